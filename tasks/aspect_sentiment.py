@@ -1,4 +1,4 @@
-"""Aspect sentiment: the polarity of a sentence towards one of the things it mentions."""
+"""Aspect sentiment: the polarity of a sentence towards one of the aspects it mentions."""
 
 import collections
 import dataclasses
@@ -33,15 +33,15 @@ from tasks.text import bert
 class AspectSentimentConfig(cfg.TaskConfig):
     """A model, its training examples, and the examples it is evaluated on.
 
-    `init_checkpoint` may be another run's, or one of official's pretrained encoders, saved as
-    `encoder`; the BERT models take the encoder of either.
+    `init_checkpoint` may name a checkpoint of another run, or one of Model Garden's pretrained
+    encoders, saved as `encoder`. The BERT models take the encoder from either.
 
     Attributes:
         model: the model.
-        train_data: by default four fifths of the made-up sentences.
+        train_data: by default four fifths of the synthetic sentences.
         validation_data: by default the other fifth.
-        vocabulary_paths: more files of examples, such as the test set, whose words a model over
-            word embeddings should know. Their labels are not read.
+        vocabulary_paths: more files of examples, such as the test set, whose words are added to the
+            vocabulary of a model that uses word embeddings. Their labels are not read.
         polarities: the names of the classes, in order. Empty: those in the training data, sorted.
         window: the maximum number of words or pieces before the aspect, in it, and after it.
     """
@@ -82,7 +82,7 @@ class AspectSentimentTask(base_task.Task):
         config = self.task_config
         examples = self._examples(config.train_data)
         train, validation = map(aspect_data.source_of, (config.train_data, config.validation_data))
-        if train.paths == validation.paths:  # the same classes however the source is divided
+        if train.paths == validation.paths:  # so the classes do not depend on the split
             examples = examples + self._examples(config.validation_data)
         names = tuple(config.polarities) or aspect_data.polarities(examples)
         if train.paths and not config.polarities:
@@ -111,8 +111,8 @@ class AspectSentimentTask(base_task.Task):
         """The configured model, from the reader's features to logits [batch, polarities].
 
         Raises:
-            ConfigError: the vocabulary does not fit `init_checkpoint`; also as
-                `aspect_models.build` does.
+            ConfigError: the vocabulary does not fit `init_checkpoint`, or `aspect_models.build`
+                rejects the configuration.
         """
         config, reader = self.task_config, self.reader
         if isinstance(reader, aspect_features.PairReader):
@@ -132,7 +132,7 @@ class AspectSentimentTask(base_task.Task):
         examples = self._examples(params)
         labels = aspect_data.numbers(examples, self.polarities)
         source = aspect_data.source_of(params)
-        with tf.device("cpu:0"):  # where the input pipeline runs
+        with tf.device("cpu:0"):  # the input pipeline runs there
             encoded = aspect_features.encoded(
                 self.reader,
                 list(zip(*examples, strict=True))[:3],
@@ -158,10 +158,10 @@ class AspectSentimentTask(base_task.Task):
         model_outputs: tf.Tensor,
         aux_losses: Sequence[tf.Tensor] | None = None,
     ) -> tf.Tensor:
-        """The mean cross-entropy of a batch, 0 of an empty one, plus the model's own losses.
+        """The mean cross-entropy of a batch (0 if it is empty) plus the model's own losses.
 
         Args:
-            labels: [batch] whole numbers.
+            labels: [batch] integers.
             model_outputs: logits, [batch, polarities].
             aux_losses: scalars, such as weight penalties.
 
@@ -182,12 +182,12 @@ class AspectSentimentTask(base_task.Task):
         ]
 
     def prediction(self, outputs: tf.Tensor) -> dict[str, tf.Tensor]:
-        """The probability of each polarity, [batch] by name, of logits [batch, polarities]."""
+        """Converts logits [batch, polarities] to each polarity's probability, [batch] by name."""
         columns = tf.unstack(tf.nn.softmax(tf.cast(outputs, tf.float32)), axis=-1)
         return {"probabilities": dict(zip(self.polarities, columns, strict=True))}
 
     def averaged(self, outputs: tf.Tensor) -> tf.Tensor:
-        """What ensembles average: the probabilities, [batch, polarities]."""
+        """The values that ensembles average: the probabilities, [batch, polarities]."""
         return tf.nn.softmax(tf.cast(outputs, tf.float32))
 
     def from_averaged(self, averaged: tf.Tensor) -> tf.Tensor:
@@ -199,14 +199,14 @@ class AspectSentimentTask(base_task.Task):
         return self.polarities
 
     def prediction_keys(self, data: aspect_data.AspectData) -> list[str] | None:
-        """Where each polarity is, as file:line; None for made-up examples."""
+        """The location of each example, as file:line. None for synthetic examples."""
         examples = self._examples(data)
         return [example.place for example in examples] if data.input_path else None
 
     def prediction_rows(
         self, data: aspect_data.AspectData, examples: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Sentences, aspects, their polarities with all probabilities, and the right polarities."""
+        """Sentences, aspects, predicted polarities, all probabilities, and the true polarities."""
         every = self._examples(data)
         asked = [every[number] for number in examples["index"]]
         probabilities = examples["probabilities"]
@@ -220,16 +220,16 @@ class AspectSentimentTask(base_task.Task):
         }
 
     def serving(self, model: tf_keras.Model) -> aspect_serving.AspectServing:
-        """For an export: a signature that takes strings."""
+        """The signature for an export, which takes strings."""
         return aspect_serving.AspectServing(self.task_config, model, self.reader, self.polarities)
 
     def score_served(
         self, serve: Callable[..., Mapping[str, np.ndarray]], data: aspect_data.AspectData
     ) -> dict[str, float]:
-        """The validation metrics of an exported model that is given strings.
+        """The validation metrics of an exported model that takes strings.
 
         Args:
-            serve: from `sentence` and `aspect`, [batch] each, to the outputs of `serving`.
+            serve: maps `sentence` and `aspect`, [batch] each, to the outputs of `serving`.
             data: the validation data.
         """
         metrics = self.build_metrics(training=False)
@@ -248,7 +248,7 @@ class AspectSentimentTask(base_task.Task):
 def _together(
     examples: Sequence[three_lines.Example], size: int
 ) -> Iterator[list[three_lines.Example]]:
-    """Batches of at least a size (but the last) with all aspects of each of their sentences."""
+    """Yields batches of at least `size`, except the last. A sentence's aspects stay together."""
     sentences: dict[str, list[three_lines.Example]] = {}
     for example in examples:
         sentences.setdefault(example.sentence, []).append(example)

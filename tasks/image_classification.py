@@ -31,9 +31,9 @@ class ImageClassificationConfig(cfg.TaskConfig):
         train_data: by default four fifths of the embedded digits.
         validation_data: by default the other fifth.
         num_classes: 0: as in the training data.
-        image_shape: height, width, channels; empty: as in the training data.
+        image_shape: height, width, channels. Empty: as in the training data.
         mean: the mean of each channel over the training images (white is 1), for a network that
-            expects standardized images. Needs `std`, too.
+            expects standardized images. Requires `std`.
         std: the standard deviation of each channel.
         label_smoothing: the fraction of each label's weight that is spread over all classes, in
             [0, 1] (Szegedy et al., "Rethinking the Inception architecture", 2015, section 7).
@@ -131,7 +131,7 @@ class ImageClassificationTask(base_task.Task):
         """The mean cross-entropy of a batch, plus the network's own losses.
 
         Args:
-            labels: [batch] integers; negative ones are ignored. If all are, the mean is 0.
+            labels: [batch] integers. Negative ones are ignored. If all are, the mean is 0.
             model_outputs: logits, [batch, classes].
             aux_losses: scalars, such as weight penalties.
 
@@ -149,7 +149,7 @@ class ImageClassificationTask(base_task.Task):
         return tf.add_n([mean, *(aux_losses or ())])
 
     def build_metrics(self, training: bool = True) -> list[tf_keras.metrics.Metric]:
-        """Accuracy, likelihood and calibration in training; all metrics in validation."""
+        """Accuracy, likelihood and calibration. Validation adds the remaining metrics."""
         cheap = [
             calibration.Mean(calibration.correct, "accuracy"),
             calibration.Mean(calibration.negative_log_likelihood, "negative_log_likelihood"),
@@ -163,18 +163,18 @@ class ImageClassificationTask(base_task.Task):
         model: tf_keras.Model,
         metrics: list[tf_keras.metrics.Metric] | None = None,
     ) -> dict[str, tf.Tensor]:
-        """Scores a batch; its loss is weighted by the number of examples with a known class."""
+        """Scores a batch. Its loss is weighted by the number of examples with a known class."""
         logs = super().validation_step(inputs, model, metrics)
         _, labels = inputs
         return {**logs, "weight": _labelled(labels)}
 
     def prediction(self, outputs: tf.Tensor) -> dict[str, tf.Tensor]:
-        """The most probable class and the probabilities of all, of logits [batch, classes]."""
+        """Converts logits [batch, classes] to the most probable class and all probabilities."""
         probabilities = tf.nn.softmax(tf.cast(outputs, tf.float32))
         return {"class": tf.argmax(outputs, axis=-1), "probabilities": probabilities}
 
     def averaged(self, outputs: tf.Tensor) -> tf.Tensor:
-        """What ensembles average: the probabilities, [batch, classes]."""
+        """The values that ensembles average: the probabilities, [batch, classes]."""
         return self.prediction(outputs)["probabilities"]
 
     def from_averaged(self, averaged: tf.Tensor) -> tf.Tensor:
@@ -182,17 +182,17 @@ class ImageClassificationTask(base_task.Task):
         return tf.math.log(tf.maximum(averaged, 1e-12))
 
     def averaged_classes(self) -> tuple[str, ...]:
-        """The names of the classes; empty if the source has none."""
+        """The names of the classes. Empty if the source has none."""
         return self._train_examples().class_names
 
     def prediction_keys(self, data: image_data.ImageData) -> np.ndarray:
-        """The paths of image files within their folder; of others, their places in the source."""
+        """The paths of image files within their directory, or the indices of other images."""
         return image_data.keys(self._read(image_data.source_of(data)), data)
 
     def prediction_rows(
         self, data: image_data.ImageData, examples: Mapping[str, np.ndarray]
     ) -> dict[str, np.ndarray]:
-        """Classes, with their names where those are known, probabilities and labels."""
+        """Classes (with their names, if known), probabilities and labels."""
         del data
         rows = {name: examples[name] for name in ("class", "probabilities", "label")}
         if names := self._train_examples().class_names:
@@ -200,10 +200,10 @@ class ImageClassificationTask(base_task.Task):
         return rows
 
     def pictures(self, results: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The confusion matrix and the reliability diagram of one set of data.
+        """The confusion matrix and the reliability diagram for one set of data.
 
         Args:
-            results: all metrics by name; those that are missing are not drawn.
+            results: all metrics by name. A plot whose metric is missing is skipped.
 
         Returns:
             uint8 images [height, width, 3], by name.
@@ -217,7 +217,7 @@ class ImageClassificationTask(base_task.Task):
         return drawn
 
     def serving(self, model: tf_keras.Model) -> image_serving.ImageServing | None:
-        """For an export: a signature that takes image files; None for images that are not."""
+        """The signature for an export, which takes files. None if files cannot hold the images."""
         examples = self._read(image_data.source_of(self.task_config.validation_data))
         if not image_serving.can_serve(examples):
             return None
@@ -231,10 +231,10 @@ class ImageClassificationTask(base_task.Task):
     def score_served(
         self, serve: image_serving.Serve, data: image_data.ImageData
     ) -> dict[str, np.ndarray]:
-        """The validation metrics of an exported model that is given image files.
+        """The validation metrics of an exported model that takes image files.
 
         Args:
-            serve: from `image_bytes` [batch] to the outputs of `serving`.
+            serve: maps `image_bytes` [batch] to the outputs of `serving`.
             data: the validation data.
         """
         metrics = self.build_metrics(training=False)

@@ -1,4 +1,4 @@
-"""Question answering: finds the span that answers a question; scored by SQuAD's EM and F1."""
+"""Question answering: finds the span that answers a question, scored by SQuAD's EM and F1."""
 
 import dataclasses
 import functools
@@ -39,15 +39,15 @@ Features = Mapping[str, tf.Tensor]
 class QuestionAnsweringConfig(cfg.TaskConfig):
     """A reader, its training questions, and the questions it is evaluated on.
 
-    `init_checkpoint` may be another run's, or one of official's pretrained encoders, saved as
-    `encoder`; BERT takes the encoder of either. The vocabulary of any other reader is the words of
-    its training and validation data, so other files make it a different network. Evaluate further
-    data as named sets or as test data.
+    `init_checkpoint` may name a checkpoint of another run, or one of Model Garden's pretrained
+    encoders, saved as `encoder`. BERT takes the encoder from either. The vocabulary of any other
+    reader consists of the words in its training and validation data, so changing these files
+    changes the network. To evaluate further data, use named sets or test data.
 
     Attributes:
         model: the reader.
-        train_data: by default made-up questions.
-        validation_data: by default other made-up questions.
+        train_data: by default synthetic questions.
+        validation_data: by default other synthetic questions.
         max_answer: the maximum length of an answer, in tokens.
         no_answer_threshold: for questions that may have no answer. An answer is given only if its
             score exceeds that of no answer by more than this, as a difference of logits.
@@ -68,8 +68,8 @@ class QuestionAnsweringConfig(cfg.TaskConfig):
 class QuestionAnsweringTask(base_task.Task):
     """Learns the positions of answers, and scores their texts.
 
-    Each question counts once, by its best span over all windows of its context. With several worker
-    processes, each scores its own part of the windows.
+    Each question is scored once, by its best span over all windows of its context. With several
+    worker processes, each process scores its own part of the windows.
     """
 
     def __init__(
@@ -84,12 +84,12 @@ class QuestionAnsweringTask(base_task.Task):
 
     @functools.cached_property
     def reader(self) -> readers.Reader:
-        """The configured reader; its vocabulary covers the training and validation data."""
+        """The configured reader. Its vocabulary covers the training and validation data."""
         config = self.task_config
         return readers.make(config.model, config.train_data, config.validation_data)
 
     def build_model(self) -> tf_keras.Model:
-        """The reader's network; see `readers.Reader.network`.
+        """The reader's network, described in `readers.Reader.network`.
 
         Raises:
             ConfigError: a setting is out of range, or `init_checkpoint` has another vocabulary.
@@ -103,7 +103,7 @@ class QuestionAnsweringTask(base_task.Task):
         params: question_data.QuestionData,
         input_context: tf.distribute.InputContext | None = None,
     ) -> tf.data.Dataset:
-        """Pairs of features and labels, as from `question_batches.dataset`.
+        """Pairs of features and labels, as returned by `question_batches.dataset`.
 
         Raises:
             ConfigError: the data cannot be read, or their settings differ from the training data's.
@@ -125,7 +125,7 @@ class QuestionAnsweringTask(base_task.Task):
         model_outputs: tf.Tensor,
         aux_losses: Sequence[tf.Tensor] | None = None,
     ) -> tf.Tensor:
-        """The mean cross-entropy of start and end over the windows with a known answer.
+        """The mean cross-entropy of start and end, over the windows with a known answer.
 
         Args:
             labels: `start` and `end`, [batch], as in `question_windows.Windows`.
@@ -133,7 +133,7 @@ class QuestionAnsweringTask(base_task.Task):
             aux_losses: scalars, such as weight penalties.
 
         Returns:
-            A float32 scalar; without such windows, the sum of `aux_losses`.
+            A float32 scalar. If no window has a known answer, the sum of `aux_losses`.
         """
         known = _known(labels)
         losses = [
@@ -151,7 +151,7 @@ class QuestionAnsweringTask(base_task.Task):
         model: tf_keras.Model,
         metrics: Sequence[tf_keras.metrics.Metric] | None = None,
     ) -> dict[str, tf.Tensor]:
-        """The loss, its weight, and the best span of each window."""
+        """Returns the loss, its weight, and the best span of each window."""
         del metrics  # unused: `reduce_aggregated_logs` computes the scores
         features, labels = inputs
         logits = self.inference_step(features, model)
@@ -159,7 +159,7 @@ class QuestionAnsweringTask(base_task.Task):
         known = tf.reduce_sum(tf.cast(_known(labels), tf.float32))
         return {
             self.loss: self.build_losses(labels, logits, model.losses),
-            "weight": tf.maximum(known, 1e-6),  # never 0, as windows were evaluated
+            "weight": tf.maximum(known, 1e-6),  # above 0, because windows were evaluated
             "data": labels["data"],
             "window": labels["window"],
             **spans._asdict(),
@@ -175,7 +175,7 @@ class QuestionAnsweringTask(base_task.Task):
     def reduce_aggregated_logs(
         self, aggregated_logs: list[dict[str, np.ndarray]], global_step: tf.Tensor | None = None
     ) -> dict[str, float]:
-        """Exact match and F1 from 0 to 100, as means over the evaluated questions.
+        """Returns exact match and F1, from 0 to 100, as means over the evaluated questions.
 
         Writes the predictions if all questions were evaluated and `QuestionData.predictions` names
         a file.
@@ -203,20 +203,20 @@ class QuestionAnsweringTask(base_task.Task):
         )._asdict()
 
     def prediction(self, outputs: tf.Tensor) -> dict[str, tf.Tensor]:
-        """The best span of each window, of logits [batch, 1 + tokens, 2]."""
+        """Finds the best span of each window in logits [batch, 1 + tokens, 2]."""
         logits = tf.cast(outputs, tf.float32)
         return answer_spans.best(logits, self.task_config.max_answer)._asdict()
 
     def averaged(self, outputs: tf.Tensor) -> tf.Tensor:
-        """What ensembles average: the probabilities of each start and end, [batch, 2, 1 + tokens].
+        """Returns the probabilities of each start and end, [batch, 2, 1 + tokens].
 
-        Members must divide texts into the same tokens.
+        Ensembles average these, so all members must tokenize texts the same way.
         """
         logits = tf.transpose(tf.cast(outputs, tf.float32), [0, 2, 1])
         return tf.nn.softmax(logits)
 
     def averaged_labels(self, labels: Features) -> tf.Tensor:
-        """The right start and end, [batch, 2]; of windows that do not tell, negative."""
+        """The true start and end, [batch, 2]. Negative for windows without that information."""
         return tf.stack([labels["start"], labels["end"]], axis=1)
 
     def from_averaged(self, averaged: tf.Tensor) -> tf.Tensor:
@@ -231,11 +231,11 @@ class QuestionAnsweringTask(base_task.Task):
     def prediction_rows(
         self, data: question_data.QuestionData, examples: Mapping[str, np.ndarray]
     ) -> dict[str, Any]:
-        """The answer to each question of some windows, in order, and a right one.
+        """The answer to each question of some windows, in order, and a correct one.
 
-        `start` and `end` are the answer's characters in the context, `score` is the sum of its
-        logits. Where there may be no answer, `no_answer_probability` weighs that against the best
-        answer, whether or not that is given.
+        `start` and `end` are the answer's character positions in the context. `score` is the sum
+        of its logits. If questions may have no answer, `no_answer_probability` compares that case
+        with the best answer, whether or not that answer is given.
         """
         questions = question_data.read(data)
         windows = questions.windows.question[examples["index"]]
@@ -260,7 +260,7 @@ class QuestionAnsweringTask(base_task.Task):
         return {**rows, "label": ["".join(answer.text for answer in each) for each in right]}
 
     def serving(self, model: tf_keras.Model) -> question_serving.QuestionServing:
-        """For an export: a signature that takes strings."""
+        """The signature for an export, which takes strings."""
         config = self.task_config
         return question_serving.QuestionServing(
             config.validation_data,
@@ -274,10 +274,10 @@ class QuestionAnsweringTask(base_task.Task):
     def score_served(
         self, serve: Callable[..., Mapping[str, np.ndarray]], data: question_data.QuestionData
     ) -> dict[str, float]:
-        """Exact match and F1 of an exported model that is given strings.
+        """Exact match and F1 of an exported model that takes strings.
 
         Args:
-            serve: from `question` and `context`, [batch] each, to the outputs of `serving`.
+            serve: maps `question` and `context`, [batch] each, to the outputs of `serving`.
             data: the validation data.
         """
         read = question_data.read(data).squad
@@ -294,7 +294,7 @@ class QuestionAnsweringTask(base_task.Task):
         return squad_score.mean(scores)._asdict()
 
     def _number(self, data: question_data.QuestionData) -> int:
-        """Identifies the evaluated data for `reduce_aggregated_logs`."""
+        """Returns the number that identifies the data in `reduce_aggregated_logs`."""
         if data not in self._evaluated:
             self._evaluated.append(data)
         return self._evaluated.index(data)

@@ -1,4 +1,4 @@
-"""Trains a Keras model on data, both of the user's: no task has to be written.
+"""Trains the user's Keras model on the user's data, without a custom task.
 
     SupervisedConfig:
       model = @my.build_model       # a function that returns a model, compiled or not
@@ -7,7 +7,7 @@
       loss = 'sparse_categorical_crossentropy'
       metrics = ('accuracy',)
 
-`runner.fit` does the same from Python, with a model and data at hand.
+`runner.fit` does the same from Python, with a model and data in memory.
 """
 
 import dataclasses
@@ -32,12 +32,12 @@ _TINY = 1e-12  # of a probability
 
 @dataclasses.dataclass
 class SupervisedData(inputs.FoldedData):
-    """How data of the user's are read; what they are is said by a function, or by `input_path`.
+    """How to read the user's data, which come from a function or from `input_path`.
 
-    Arrays are placed by step. A tf.data.Dataset is read from its start, repeated for training, and
-    batched anew if its batches are not of `global_batch_size`.
+    Arrays use indexed inputs. A tf.data.Dataset is read from its start, repeated for training, and
+    rebatched if its batches are not of `global_batch_size`.
 
-    `folds` are of the training data, which must be arrays; they are stratified where labels are
+    `folds` split the training data, which must be arrays. Folds are stratified if labels are
     classes.
     """
 
@@ -68,11 +68,11 @@ class SupervisedData(inputs.FoldedData):
         return self.fold_part or self.part or super().reads()
 
     def stated(self) -> int:
-        """How many examples `num_examples` says that there are; 0 if it does not."""
+        """The number of examples according to `num_examples`, or 0 if it is not set."""
         return 0 if self.fold_group else super().stated()
 
     def size(self) -> int | None:
-        """How many examples there are, None if unknown."""
+        """The number of examples, or None if unknown."""
         if self.num_examples or not self.input_path:
             return self.stated() or None
         found = examples.read(self.input_path, "input_path", self.fold_group)
@@ -81,7 +81,7 @@ class SupervisedData(inputs.FoldedData):
 
 @dataclasses.dataclass
 class SupervisedConfig(cfg.TaskConfig):
-    """A model and its data, each from a function of the user's."""
+    """A model and its data, each from one of the user's functions."""
 
     model: FunctionConfig = setting(
         FunctionConfig, "Returns a model of tf_keras or Keras 3: in gin `@my.build_model`."
@@ -115,7 +115,7 @@ class SupervisedConfig(cfg.TaskConfig):
 
     @property
     def brings_optimizer(self) -> bool:
-        """Whether the model may be compiled with one, for a configuration that names none."""
+        """Whether the model may provide the optimizer, for a configuration that names none."""
         return bool(self.model.name)
 
 
@@ -124,8 +124,8 @@ class SupervisedTask(base_task.Task):
     """Learns labels from features, scored by the model's loss and metrics.
 
     Attributes:
-        given: What the caller has in memory; set it before anything is built.
-        run_folder: Where the run is; see `runner.configuration.task_contract`.
+        given: Objects that the caller has in memory. Set it before anything is built.
+        run_folder: The run's directory. See `runner.configuration.task_contract`.
     """
 
     given = sources.Given()
@@ -133,11 +133,11 @@ class SupervisedTask(base_task.Task):
 
     @property
     def streams(self) -> bool:
-        """Whether training data come one after the other, not placed by step."""
+        """Whether training data are a sequential stream rather than indexed inputs."""
         return isinstance(self._sources.whole("train"), tf.data.Dataset)
 
     def build_model(self) -> tf_keras.Model:
-        """The user's model; one of Keras 3 in a `keras3.Network`.
+        """The user's model. A Keras 3 model is wrapped in a `keras3.Network`.
 
         Raises:
             ConfigError: there is none, or it cannot be trained here.
@@ -158,7 +158,7 @@ class SupervisedTask(base_task.Task):
     def build_inputs(
         self, params: SupervisedData, input_context: tf.distribute.InputContext | None = None
     ) -> tf.data.Dataset:
-        """Batches of x and (y, sample weights), the latter () if there are none."""
+        """Batches of x and (y, sample weights). The weights are () if there are none."""
         found = self._sources.read(params)
         if isinstance(found, tf.data.Dataset):
             replicas = input_context.num_replicas_in_sync if input_context else 1
@@ -174,13 +174,13 @@ class SupervisedTask(base_task.Task):
         model_outputs: Any,
         aux_losses: Sequence[tf.Tensor] | None = None,
     ) -> tf.Tensor:
-        """The compiled loss, `add_loss` and regularizers: a float32 scalar."""
+        """The sum of the compiled loss, `add_loss` and regularizers, a float32 scalar."""
         y, weight = labels
         loss = self._loss.loss(y, model_outputs, scoring.or_none(weight))
         return tf.add_n([tf.cast(each, tf.float32) for each in (loss, *(aux_losses or ()))])
 
     def build_metrics(self, training: bool = True) -> list[tf_keras.metrics.Metric]:
-        """The compiled metrics, fresh; with several outputs, the loss of each."""
+        """New copies of the compiled metrics. With several outputs, also each output's loss."""
         alone = self._sources.has("train") and not self._sources.has("validation")
         part = "train" if training or alone or self.task_config.train_data.folds else "validation"
         scores = scoring.Scores(
@@ -202,7 +202,7 @@ class SupervisedTask(base_task.Task):
     def process_metrics(
         self, metrics: Any, labels: tuple[Any, Any], model_outputs: Any, **_: Any
     ) -> None:
-        """Counts a batch in those of the metrics that `build_metrics` made."""
+        """Updates those of `metrics` that `build_metrics` created."""
         y, weight = labels
         held = {id(metric) for metric in metrics}
         for scores in self._scores:
@@ -215,7 +215,7 @@ class SupervisedTask(base_task.Task):
         return y
 
     def averaged(self, outputs: Any) -> tf.Tensor:
-        """What ensembles average: outputs as they are, or of logits the probabilities."""
+        """The values that ensembles average: probabilities for logits, else the outputs."""
         if not isinstance(outputs, tf.Tensor):
             raise ConfigError("a model with several outputs cannot be a member of an ensemble")
         outputs = tf.cast(outputs, tf.float32)
@@ -224,7 +224,7 @@ class SupervisedTask(base_task.Task):
         return tf.sigmoid(outputs) if self._is_binary else tf.nn.softmax(outputs)
 
     def from_averaged(self, averaged: tf.Tensor) -> tf.Tensor:
-        """Outputs that mean the same."""
+        """Outputs equivalent to the averaged values."""
         if not self._gives_logits:
             return averaged
         logs = tf.math.log(tf.maximum(averaged, _TINY))
@@ -238,11 +238,11 @@ class SupervisedTask(base_task.Task):
 
     @property
     def _is_binary(self) -> bool:
-        """Whether each logit is of a class or not, by itself."""
+        """Whether each logit is an independent yes-or-no decision."""
         return "Binary" in type(self._compiled.loss).__name__
 
     def compiled_optimizer(self) -> Any:
-        """The optimizer that the user's model is compiled with; for `runner.runs.compiled_model`.
+        """The optimizer in the compiled user's model, for `runner.runs.compiled_model`.
 
         Raises:
             ConfigError: it is not compiled.

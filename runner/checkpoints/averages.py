@@ -1,4 +1,4 @@
-"""The averaged weights of a training checkpoint, or the mean of several, as one of their own.
+"""Writes a training checkpoint's averaged weights, or the mean of several, as a checkpoint.
 
 A model restored from it by any means scores as in the run's evaluations, which use the averages.
 It has no optimizer, so training cannot resume from it.
@@ -15,12 +15,12 @@ from runner.core import files
 from runner.errors import ConfigError
 from runner.internals import tensorflow as tf_internals
 
-_SLOT = "average"  # what official's ExponentialMovingAverage calls it
+_SLOT = "average"  # the name in Model Garden's ExponentialMovingAverage
 _OF_TRAINING = ("optimizer", *extra_state.NAMES)
 
 
 def write(source: Path, target: Path) -> None:
-    """Writes the averages that the checkpoint `source` holds to `target`, as the model's weights.
+    """Writes the averages in the checkpoint `source` to `target`, as the model's weights.
 
     Weights without an average are copied.
 
@@ -34,7 +34,7 @@ def write(source: Path, target: Path) -> None:
 def mean(sources: Sequence[Path], target: Path) -> None:
     """Writes the mean of the weights that several checkpoints of a run are evaluated with.
 
-    It is taken in double precision. What is not a floating-point number is the last one's.
+    The mean is computed in double precision. Values that are not floats are the last one's.
 
     Raises:
         ConfigError: one of them has other weights than the last.
@@ -55,7 +55,7 @@ def mean(sources: Sequence[Path], target: Path) -> None:
 
 
 def in_place(target: Path, write: Callable[[str], object]) -> None:
-    """Calls `write` with a path in a folder that marks an unfinished save; moves it into place."""
+    """Calls `write` with a path in a directory that marks an unfinished save, then moves it."""
     beside = target.with_name(target.name + tf_internals.UNFINISHED) / target.name
     files.make_folder(beside.parent)
     write(str(beside))
@@ -66,7 +66,7 @@ def in_place(target: Path, write: Callable[[str], object]) -> None:
 
 
 def _evaluated(source: Path) -> tuple[dict[str, tf.Tensor], Any]:
-    """What evaluations of a checkpoint use, by key, and its graph of objects without the rest."""
+    """The values that evaluations of a checkpoint use, by key, and the reduced object graph."""
     reader = checkpoint_files.open_reader(source)
     graph: Any = tf_internals.object_graph(reader)
     averages = dict(_averages(graph))
@@ -83,7 +83,7 @@ def _evaluated(source: Path) -> tuple[dict[str, tf.Tensor], Any]:
 
 
 def stand_alone(path: Path) -> bool:
-    """Whether the checkpoint at `path` can be read, and holds no averages besides its weights."""
+    """Whether the checkpoint at `path` can be read, and holds weights without averages."""
     try:
         names = checkpoint_files.open_reader(path).get_variable_to_dtype_map()
     except integrity.READ_ERRORS:
@@ -101,7 +101,7 @@ def _averages(graph: Any) -> Iterator[tuple[int, str]]:
 
 
 def _reduce(graph: Any) -> set[int]:
-    """Removes what only training needs; returns the nodes that are left."""
+    """Removes the parts that only training needs. Returns the remaining nodes."""
     root = graph.nodes[0]
     children = [child for child in root.children if child.local_name not in _OF_TRAINING]
     del root.children[:]
@@ -120,5 +120,5 @@ def _reduce(graph: Any) -> set[int]:
 
 
 def _names(key: str, types: Mapping[str, tf.DType]) -> Iterable[str]:
-    """The tensors of one attribute: a lookup table has several."""
+    """The tensors of one attribute. A lookup table has several."""
     return [key] if key in types else [name for name in types if name.startswith(f"{key}-")]

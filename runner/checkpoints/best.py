@@ -1,4 +1,4 @@
-"""The best checkpoints so far, kept in folders of their own."""
+"""The best checkpoints so far, kept in separate directories."""
 
 import contextlib
 import re
@@ -16,22 +16,23 @@ _MODEL_GARDENS = "best_ckpt-"
 
 
 class BestCheckpoint:
-    """A folder that holds the best checkpoints so far by one rule, and info.json about them.
+    """A directory that holds the best checkpoints so far by one rule, and info.json about them.
 
-    It follows from the evaluations alone, so after a crash `update` repairs it. At any moment
-    info.json names whole checkpoints. It has Model Garden's keys about the very best one, which is
-    also TensorFlow's latest in the folder: its metrics and `best_ckpt_global_step`. Ours are
-    `checkpoint`, the name of its files, and, if several are kept, `checkpoints`: the best first,
-    each with its step, the value of the rule's first metric and the name of its files.
+    Its content depends only on the evaluations, so `update` repairs it after a crash. At any moment
+    info.json names whole checkpoints. For the very best one, which is also TensorFlow's latest in
+    the directory, it has Model Garden's keys: its metrics and `best_ckpt_global_step`. Our keys are
+    `checkpoint`, the name of its files, and, if several are kept, `checkpoints`. That is a list,
+    best first, with each one's step, the value of the rule's first metric and the name of its
+    files.
 
-    The weights are those that were evaluated. If these are averages, the checkpoint that training
-    can go on from is in the folder `training` below.
+    The weights are those that were evaluated. If these are averages, the subdirectory `training`
+    contains the checkpoint from which training can continue.
 
     Args:
-        folder: `best` in the run's or the evaluator's folder.
-        rule: What decides.
-        keep: How many are kept.
-        write_averages: From a training checkpoint to a path; None if there are no averages.
+        folder: `best` in the directory of the run or evaluator.
+        rule: Ranks the evaluations.
+        keep: The number of checkpoints to keep.
+        write_averages: Writes a training checkpoint's averages to a path. None without averages.
     """
 
     def __init__(
@@ -53,21 +54,21 @@ class BestCheckpoint:
         source: Path,
         commit: Callable[[], object] | None = None,
     ) -> records.Evaluation | None:
-        """Makes the folder hold the best of `rows` whose checkpoints exist.
+        """Makes the directory hold the best of `rows` whose checkpoints exist.
 
-        If there are none, as after a change of the rule, it names none.
+        If there are none, for example after a change of the rule, it names none.
 
         Args:
             rows: The evaluations.
-            source: The checkpoint of the newest evaluation. An older one that the folder has lost
-                is looked for beside it.
-            commit: Makes `source` if it does not exist and is among the best.
+            source: The checkpoint of the newest evaluation. If the directory has lost an older one,
+                it is searched for next to this checkpoint.
+            commit: Creates `source` if it does not exist and is among the best.
 
         Returns:
-            The best row; None if there is none yet.
+            The best row, or None if there is none yet.
 
         Raises:
-            RunnerError: the folder cannot be written; what it held before is kept.
+            RunnerError: the directory cannot be written. Its previous content is kept.
         """
         ranked = self.rule.ranked(rows)
         wanted = self._wanted(ranked, source, commit)
@@ -88,7 +89,7 @@ class BestCheckpoint:
         source: Path,
         commit: Callable[[], object] | None,
     ) -> list[records.Evaluation]:
-        """The best few, one a step, whose checkpoint exists, or can be made."""
+        """The best rows, one per step, whose checkpoint exists or can be created."""
         places = (self._folder, self._folder / TRAINING, source.parent)
         present = {name for place in places for name in checkpoint_files.names(place)}
         wanted: dict[int, records.Evaluation] = {}
@@ -103,32 +104,32 @@ class BestCheckpoint:
         return list(wanted.values())
 
     def _hold(self, wanted: Sequence[records.Evaluation], source: Path) -> None:
-        """Makes the folder hold exactly the checkpoints of `wanted`."""
+        """Makes the directory hold exactly the checkpoints of `wanted`."""
         for folder in (self._folder, self._folder / TRAINING):
             recovery.clear_leftovers(folder)
         named = self._named()
         for row in wanted:
             if row.checkpoint not in named:
-                with contextlib.suppress(FileNotFoundError):  # training removed it meanwhile
+                with contextlib.suppress(FileNotFoundError):  # training has removed it
                     self._take(source.with_name(row.checkpoint))
         if held := [row for row in wanted if _has(self._folder, row)]:
             self._write(held)
             self._prune()
 
     def _take(self, path: Path) -> None:
-        """Puts the evaluated weights of a training checkpoint into the folder."""
+        """Puts the evaluated weights of a training checkpoint into the directory."""
         if self._write_averages is None:
             checkpoint_files.link(path, self._folder / path.name)
             return
         resumable = self._folder / TRAINING / path.name
-        places = (path, resumable, self._folder / path.name)  # the last is of earlier versions
+        places = (path, resumable, self._folder / path.name)  # earlier versions used the last
         found = next((place for place in places if checkpoint_files.exists(place)), path)
         if found != resumable:
             checkpoint_files.link(found, resumable)
         self._write_averages(resumable, self._folder / path.name)
 
     def _disown(self) -> None:
-        """Makes the folder name no checkpoint; the files stay, in case the rule changes back."""
+        """Removes all names of checkpoints. The files stay, in case the rule changes back."""
         files.remove(self._folder / layout.INFO)
         checkpoint_files.list_committed(self._folder, [])
 
@@ -162,21 +163,21 @@ class BestCheckpoint:
     def _info(self) -> dict[str, Any]:
         try:
             info = files.read_json(self._folder / layout.INFO)
-        except RunnerError:  # damaged: it will be rewritten
+        except RunnerError:  # damaged, but will be rewritten
             return {}
         return info if isinstance(info, dict) else {}
 
     def _named(self) -> set[str]:
         """The checkpoints that info.json names and that exist."""
         info = self._info()
-        entries = info.get("checkpoints", [info])  # earlier versions named averages beside it
+        entries = info.get("checkpoints", [info])  # earlier versions also named averages in it
         names = {each.get("checkpoint") for each in entries if "averaged_weights" not in each}
         return {name for name in names if name and checkpoint_files.exists(self._folder / name)}
 
     def _prune(self) -> None:
-        """Removes what info.json does not name: an older best, or leftovers of a crash.
+        """Removes checkpoints that info.json does not name: an older best, or leftovers of a crash.
 
-        What Model Garden has exported there stays: its checkpoints have other names.
+        Model Garden's exports stay, because their checkpoints have other names.
         """
         named = self._named()
         for file in (*self._folder.iterdir(), *self._folder.glob(f"{TRAINING}/*")):
@@ -186,7 +187,7 @@ class BestCheckpoint:
 
 
 class BestCheckpoints:
-    """Several of these folders, each by a metric of its own; the first is the run's."""
+    """Several of these directories, each for a separate metric. The first is the run's."""
 
     def __init__(self, folders: Sequence[BestCheckpoint]) -> None:
         self._folders = tuple(folders)
@@ -197,11 +198,11 @@ class BestCheckpoints:
         source: Path,
         commit: Callable[[], object] | None = None,
     ) -> records.Evaluation | None:
-        """Updates each folder as `BestCheckpoint.update` does; returns the first one's best row."""
+        """Updates each directory like `BestCheckpoint.update`. Returns the first's best row."""
         best = [folder.update(rows, source, commit) for folder in self._folders]
         return best[0] if best else None
 
 
 def _has(folder: Path, row: records.Evaluation) -> bool:
-    """Whether the row's checkpoint, not another run's of that name, is in `folder`."""
+    """Whether `folder` contains the row's checkpoint, not another run's with the same name."""
     return row.is_own and checkpoint_files.exists(folder / row.checkpoint)

@@ -1,8 +1,8 @@
-"""The files of checkpoints in a folder: listing, linking, moving and removing them.
+"""The files of checkpoints in a directory: listing, linking, moving and removing them.
 
 A checkpoint's path denotes several files: `<path>.data-00000-of-00001` and so on, and
-`<path>.index`, which is written last and removed first. A folder's file `checkpoint` lists what was
-committed, the newest last; it is written after the files that it names.
+`<path>.index`, which is written last and removed first. A directory's file `checkpoint` lists the
+saved checkpoints, newest last. It is written after the files that it names.
 """
 
 import atexit
@@ -24,9 +24,9 @@ from runner.internals import tensorflow as tf_internals
 
 NAME = layout.CHECKPOINT_NAME
 TRAINING = "training"
-"""In a folder of averaged weights, the folder of the checkpoints that training can resume from."""
+"""The subdirectory, next to averaged weights, of checkpoints that training can resume from."""
 UNWRITABLE = (OSError, tf.errors.OpError)
-"""What the operating system and TensorFlow raise if something cannot be written."""
+"""The errors that the operating system and TensorFlow raise if writing fails."""
 
 _STEP = re.compile(rf"{NAME}-(\d+)")
 _PATTERN = re.compile(r"[\[\\]")
@@ -39,25 +39,25 @@ def name_of(step: int) -> str:
 
 
 def step_in(name: str) -> int | None:
-    """The step in a checkpoint's name; None if it has another kind of name."""
+    """The step in a checkpoint's name, or None if it has another kind of name."""
     match = _STEP.fullmatch(name)
     return int(match[1]) if match else None
 
 
 def open_reader(path: Path) -> Any:
-    """TensorFlow's reader of a checkpoint's tensors.
+    """Opens TensorFlow's reader of a checkpoint's tensors.
 
     Raises:
-        tensorflow.errors.OpError, IndexError, RuntimeError: it is damaged, or missing.
+        tensorflow.errors.OpError, IndexError, RuntimeError: it is damaged or missing.
     """
     return tf.train.load_checkpoint(as_read(path))
 
 
 def as_read(path: Path) -> str:
-    r"""A checkpoint's path as TensorFlow can read it.
+    r"""Returns a checkpoint's path in a form that TensorFlow can read.
 
-    TensorFlow reads the path as a pattern, in which `[` and `\` are special, so it finds nothing in
-    a folder like `lr=[0.1]`; a link to the folder helps.
+    TensorFlow reads the path as a pattern, in which `[` and `\` are special. It would find nothing
+    in a directory like `lr=[0.1]`, so the result uses a link to the directory.
     """
     folder = str(path.parent)
     return str(_link_to(folder) / path.name if _PATTERN.search(folder) else path)
@@ -65,7 +65,7 @@ def as_read(path: Path) -> str:
 
 @functools.cache
 def _link_to(folder: str) -> Path:
-    """A link with another name, which exists as long as the process."""
+    """Creates a link with another name, which exists as long as the process."""
     beside = tempfile.TemporaryDirectory(prefix="runner-link-")
     atexit.register(beside.cleanup)
     link = Path(beside.name) / "folder"
@@ -74,7 +74,7 @@ def _link_to(folder: str) -> Path:
 
 
 def exists(path: Path) -> bool:
-    """Whether the checkpoint's index exists; it was written after the rest."""
+    """Whether the checkpoint's index exists, which was written after the rest."""
     return index(path).is_file()
 
 
@@ -91,7 +91,7 @@ def data(path: Path) -> list[Path]:
 
 
 def names(folder: Path) -> list[str]:
-    """The names of the checkpoints `ckpt-<step>` in `folder`, the newest last."""
+    """The names of the checkpoints `ckpt-<step>` in `folder`, newest last."""
     found = (name.removesuffix(".index") for name in _files(folder) if name.endswith(".index"))
     steps = {name: step for name in found if (step := step_in(name)) is not None}
     return sorted(steps, key=steps.__getitem__)
@@ -103,15 +103,15 @@ def steps(folder: Path) -> list[int]:
 
 
 def there(folder: Path) -> list[Path]:
-    """The paths of the checkpoints `ckpt-<step>` in `folder`, the newest last."""
+    """The paths of the checkpoints `ckpt-<step>` in `folder`, newest last."""
     return [folder / name for name in names(folder)]
 
 
 def committed(folder: Path) -> list[Path]:
-    """What the file `checkpoint` lists, the newest last, even if its files are gone."""
+    """The paths that the file `checkpoint` lists, newest last, even if their files are gone."""
     try:
         state = tf.train.get_checkpoint_state(str(folder))
-    except ValueError:  # empty or not text: the machine went down before it was on the disk
+    except ValueError:  # empty or not text, because of a crash before it was on disk
         return []
     if state is None:
         return []
@@ -121,10 +121,10 @@ def committed(folder: Path) -> list[Path]:
 
 
 def latest(folder: Path) -> Path | None:
-    """The newest committed checkpoint in `folder`; None if its files are gone.
+    """The newest listed checkpoint in `folder`, or None if its files are gone.
 
-    If the file `checkpoint` is lost, it is the one that info.json names, or in a run's folder the
-    one of the last step.
+    If the file `checkpoint` is lost, it is the checkpoint that info.json names, or in a run's
+    directory that of the last step.
     """
     newest = committed(folder)[-1:] or _unlisted(folder)
     return newest[0] if newest and exists(newest[0]) else None
@@ -141,10 +141,10 @@ def _unlisted(folder: Path) -> list[Path]:
 
 
 def list_committed(folder: Path, names: Sequence[str]) -> None:
-    """Writes the file `checkpoint`: `names`, the newest last; no names remove it.
+    """Writes `names`, newest last, to the file `checkpoint`, or removes it if there are none.
 
-    It is a CheckpointState as text, with times, so that a later `tf.train.CheckpointManager`
-    treats them as its own.
+    The file is a CheckpointState as text, with times, so that a later
+    `tf.train.CheckpointManager` treats the checkpoints as its own.
     """
     if not names:
         files.remove(folder / layout.CHECKPOINT)
@@ -157,12 +157,12 @@ def list_committed(folder: Path, names: Sequence[str]) -> None:
 
 
 def link(source: Path, target: Path) -> None:
-    """Makes `target` the same checkpoint: hard links where possible, else copies.
+    """Makes `target` the same checkpoint, by hard links if possible, else by copies.
 
-    At any moment `target` is the earlier one, or whole, or missing.
+    At any moment `target` is the earlier checkpoint, or whole, or missing.
 
     Raises:
-        FileNotFoundError: `source` is missing, or was removed meanwhile.
+        FileNotFoundError: `source` is missing, or was removed during the call.
     """
     if exists(source) and exists(target) and not _same(index(source), index(target)):
         remove(target)
@@ -174,7 +174,7 @@ def link(source: Path, target: Path) -> None:
 
 
 def unshare(path: Path) -> None:
-    """Gives `path` its own index, so that overwriting it leaves its links as they are.
+    """Gives `path` its own index, so that overwriting it does not change its links.
 
     TensorFlow renames new data into place, but writes into an existing index.
     """
@@ -183,7 +183,7 @@ def unshare(path: Path) -> None:
 
 
 def move(source: Path, target: Path) -> None:
-    """Moves the files of a checkpoint that exist, replacing those at `target`."""
+    """Moves the existing files of a checkpoint, replacing those at `target`."""
     files.make_folder(target.parent)
     for part in (index(source), *data(source)):
         with contextlib.suppress(FileNotFoundError):
@@ -191,17 +191,17 @@ def move(source: Path, target: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Removes the files of a checkpoint that exist."""
+    """Removes the existing files of a checkpoint."""
     files.check(path)
     for part in (index(path), *data(path)):
         part.unlink(missing_ok=True)
 
 
 def flush(path: str) -> None:
-    """The checkpoint's files and their names are on the disk when this returns.
+    """Flushes the checkpoint's files and their names to disk.
 
     Raises:
-        OSError: they are not, and the checkpoint was removed.
+        OSError: this failed, and the checkpoint was removed.
     """
     try:
         for part in (*data(Path(path)), index(Path(path)), Path(path).parent):
@@ -212,17 +212,17 @@ def flush(path: str) -> None:
 
 
 def not_written(path: Path, error: Exception, *, kept: str) -> RunnerError:
-    """The error to raise if `path` cannot be written; `kept` says what is left.
+    """The error to raise if `path` cannot be written. `kept` describes what is left.
 
     Raises:
-        LostError: its folder was moved, deleted or taken over.
+        LostError: its directory was moved, deleted or taken over.
     """
     files.check(path)
     return RunnerError(f"{path} could not be written: {reason(error)}; {kept}")
 
 
 def reason(error: Exception) -> str:
-    """What a read or write error says, without its place in TensorFlow."""
+    """The message of a read or write error, without its place in TensorFlow."""
     if isinstance(error, IndexError):
         return "a data file is cut short"
     if isinstance(error, OSError) and error.strerror:

@@ -1,4 +1,4 @@
-"""Commits a run's checkpoints, and removes those that need not be kept.
+"""Saves a run's checkpoints, and removes those that need not be kept.
 
 Files that point to a checkpoint (`checkpoint`, info.json) are written after it is complete.
 """
@@ -23,25 +23,25 @@ from runner.storage import display_names
 
 
 class Checkpoints:
-    """The checkpoints of one training run, `ckpt-<step>` in its folder.
+    """The checkpoints of one training run, `ckpt-<step>` in its directory.
 
-    A new one is flushed to the disk, then listed in the file `checkpoint`; then those that need not
-    be kept are removed, if the new one can be read. An asynchronous save does all that in its
-    thread. Checkpoints of earlier starts count as well.
+    A new checkpoint is flushed to disk, then listed in the file `checkpoint`. If it can be read,
+    the checkpoints that need not be kept are then removed. An asynchronous save does all this in
+    its thread. Checkpoints of earlier attempts are included.
 
-    TensorFlow would create a folder that is gone. So it writes by way of the open folder: of one
-    that is moved meanwhile, into where it is now.
+    TensorFlow would recreate a deleted directory. Files are therefore written through the open
+    directory. If it is moved during a save, they go to its new location.
 
     Args:
-        checkpoint: What is saved. All its variables exist: an asynchronous save copies only those
-            that it finds at its first call.
-        directory: The run's folder.
-        keep: Which are kept.
-        asynchronous: Write in a thread, from a copy, while training goes on.
-        best_folders: Folders of best checkpoints, which a run could also go on from.
-        before_removal: Called with each path that is about to be removed; an OSError keeps that one
-            until the next commit.
-        note: Called with the reason if one that need not be kept is not removed.
+        checkpoint: The objects to save. All its variables must exist, because an asynchronous save
+            copies only those that it finds in its first call.
+        directory: The run's directory.
+        keep: Selects the checkpoints to keep.
+        asynchronous: Write in a thread, from a copy, while training continues.
+        best_folders: Directories of best checkpoints, from which a run could also continue.
+        before_removal: Called with each path that is about to be removed. An OSError keeps that
+            checkpoint until the next save.
+        note: Called with the reason if a checkpoint that need not be kept is not removed.
     """
 
     def __init__(
@@ -69,20 +69,20 @@ class Checkpoints:
 
     @property
     def committed(self) -> int | None:
-        """The step last committed or restored."""
+        """The step that was last saved or restored."""
         return self._committed
 
     def path(self, step: int) -> Path:
-        """Where the checkpoint of `step` is, or would be."""
+        """The path of the checkpoint of `step`, which need not exist."""
         return self._directory / checkpoint_files.name_of(step)
 
     def commit(self, step: int) -> None:
-        """Saves the present state as that of `step`, unless it is already.
+        """Saves the current state as that of `step`, unless already saved.
 
         Raises:
-            LostError: the folder was moved, deleted or taken over.
-            RunnerError: this commit, or an asynchronous one before it, could not be written.
-                Earlier commits are untouched.
+            LostError: the directory was moved, deleted or taken over.
+            RunnerError: this checkpoint, or an asynchronous one before it, could not be written.
+                Earlier checkpoints are unchanged.
         """
         if self._committed == step:
             return
@@ -92,7 +92,7 @@ class Checkpoints:
             enable_async=self._asynchronous,
             experimental_write_callbacks=[self._written],
         )
-        self._checkpoint.save_counter.assign_add(1)  # `restore` expects one in the file
+        self._checkpoint.save_counter.assign_add(1)  # `restore` expects it in the file
         try:
             files.make_folder(self._directory)
             checkpoint_files.unshare(path)
@@ -106,7 +106,7 @@ class Checkpoints:
         self._before, self._committed = self._committed, step
 
     def wait(self) -> None:
-        """Returns when every commit is on the disk; raises as `commit` does if one failed."""
+        """Waits until every checkpoint is on disk. Raises like `commit` if a save failed."""
         self._checkpoint.sync()
         self._close_folder()
         error = tf_internals.take_write_error(self._checkpoint)
@@ -118,7 +118,7 @@ class Checkpoints:
         raise self._not_written(step, error) from error
 
     def close(self) -> None:
-        """Waits as `wait` does, and releases the thread that writes."""
+        """Waits like `wait`, and releases the thread that writes."""
         try:
             self.wait()
         finally:
@@ -131,9 +131,9 @@ class Checkpoints:
             self._open = None
 
     def way_back(self) -> int | None:
-        """The step to roll back to: the newest whole checkpoint on the grid, or else off it.
+        """The step to roll back to: the newest whole scheduled checkpoint, else any whole one.
 
-        Checkpoints that a signal requested come last, as an undisturbed run would not have them.
+        Checkpoints that a signal requested come last, because an undisturbed run lacks them.
         None if there is no whole checkpoint.
         """
         self.wait()
@@ -145,29 +145,29 @@ class Checkpoints:
         return None
 
     def discard_after(self, step: int) -> None:
-        """Removes the checkpoints after `step`, the best ones too: training takes another path."""
+        """Removes the checkpoints after `step`, also the best ones, as training will differ."""
         below = [folder / checkpoint_files.TRAINING for folder in self._best_folders]
         for folder in (*self._best_folders, *below, self._directory):
             for path in checkpoint_files.there(folder):
                 if (checkpoint_files.step_in(path.name) or 0) > step:
-                    files.remove(folder / layout.INFO)  # best ones are named in it
+                    files.remove(folder / layout.INFO)  # it names best checkpoints
                     checkpoint_files.remove(path)
         self._list(checkpoint_files.name_of(step))
 
     def restore(self, path: Path) -> None:
-        """Restores everything from `path`, whose step then counts as committed."""
+        """Restores everything from `path`, whose step is then regarded as saved."""
         self.wait()
         restore.restore(self._checkpoint, path)
         self._committed = restore.step_of(path)
 
     def end(self, *, keeps_best: bool) -> list[int]:
-        """Removes what is not kept of a run that has ended and has a best checkpoint elsewhere.
+        """Removes checkpoints that are not kept after a run ends, if there is a best one elsewhere.
 
         Args:
-            keeps_best: Whether the best are kept; if not, they are removed, too.
+            keeps_best: Whether the best are kept. If not, they are also removed.
 
         Returns:
-            The steps of the best checkpoints, if it removed anything.
+            The steps of the best checkpoints, if anything was removed.
         """
         self.wait()
         removable = self._keep.removable_at_end(checkpoint_files.steps(self._directory))
@@ -183,7 +183,7 @@ class Checkpoints:
         return steps
 
     def _written(self, prefix: str) -> None:
-        """Lists what was just written as the newest, whatever its step, and prunes."""
+        """Lists the written checkpoint as the newest, regardless of its step, and prunes."""
         newest = self._directory / Path(prefix).name
         files.check(newest)
         checkpoint_files.flush(str(newest))
@@ -201,7 +201,7 @@ class Checkpoints:
         return [checkpoint_files.step_in(name) or 0 for name in (*older, newest)]
 
     def _good(self, newest: Path) -> bool:
-        """Whether `newest` is whole, so that older ones may go."""
+        """Whether `newest` is whole, so that older ones may be removed."""
         reason = integrity.damage(newest)
         if reason:
             self._note(
@@ -215,19 +215,19 @@ class Checkpoints:
             checkpoint_files.remove(path)
             self._removes = True
         except OSError as error:
-            if self._removes:  # said once while it lasts
+            if self._removes:  # report it once while it lasts
                 why = checkpoint_files.reason(error)
                 self._note(f"{display_names.of(path)} cannot be removed: {why}")
             self._removes = False
 
     def _not_written(self, step: int, error: Exception) -> RunnerError:
-        """Clears what a failed commit left, and says which checkpoint is the newest now."""
+        """Clears the remains of a failed save, and names the newest checkpoint."""
         path = self.path(step)
         files.check(path)
-        with contextlib.suppress(OSError):  # a folder that cannot be written
+        with contextlib.suppress(OSError):  # the directory may not be writable
             recovery.clear_save(path)
         there = checkpoint_files.there(self._directory)
         newest = f"the newest checkpoint is {there[-1]}" if there else "there is no earlier one"
-        unlisted = path in there  # but whole
+        unlisted = path in there  # though it is whole
         failed = self._directory / layout.CHECKPOINT if unlisted else path
         return checkpoint_files.not_written(failed, error, kept=newest)

@@ -1,7 +1,7 @@
 """Compares a model's variables with a checkpoint's: missing, unexpected, differently shaped.
 
 Like TensorFlow, this matches two object graphs by the names of their edges: a layer is
-`layer_with_weights-3` of its model, whatever its name. A variable's path is the shortest way to it.
+`layer_with_weights-3` of its model, regardless of its name. A variable's path is the shortest one.
 """
 
 import collections
@@ -19,19 +19,19 @@ from runner.internals import checkpoint_keys
 from runner.internals import tensorflow as tf_internals
 
 _VALUE = checkpoint_keys.VALUE.rpartition("/")[2]
-_COUNTER = "save_counter"  # of the writer; not state
+_COUNTER = "save_counter"  # the writer's counter, not state
 _SHOWN = 10
 
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """How the variables of a model and of a checkpoint match, a line of text for each.
+    """How the variables of a model and of a checkpoint match, with a line of text for each.
 
     Attributes:
-        matched: How many are in both, in the same shape and type.
-        missing: In the model only.
-        unexpected: In the checkpoint only.
-        different: In both, in another shape or type.
+        matched: The number of variables in both, with the same shape and type.
+        missing: Variables in the model only.
+        unexpected: Variables in the checkpoint only.
+        different: Variables in both, with another shape or type.
     """
 
     matched: int
@@ -40,7 +40,7 @@ class Report:
     different: list[str]
 
     def render(self, *, unexpected: bool = True) -> str:
-        """The differences, at most ten of each kind; `unexpected` can be left out."""
+        """The differences, at most ten of each kind. `unexpected` can be left out."""
         kinds = [
             ("missing (in the model, not in the checkpoint)", self.missing),
             ("unexpected (in the checkpoint, not in the model)", self.unexpected),
@@ -58,14 +58,14 @@ class Report:
 
 
 def compare(root: tf.train.Checkpoint, path: Path) -> Report:
-    """How the variables and slots of `root` match the checkpoint at `path`."""
+    """Describes how the variables and slots of `root` match the checkpoint at `path`."""
     saved = Saved(path)
     return report(saved, {"": root}, saved.match({0: root}), below=[0])
 
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
-    """A variable of the model, its tensor's key, and how they differ ("" if they fit)."""
+    """A variable of the model, its tensor's key, and their difference ("" if they fit)."""
 
     variable: tf.Variable
     key: str
@@ -85,7 +85,7 @@ class Saved:
         self._types = self.reader.get_variable_to_dtype_map()
 
     def starts(self, roots: Mapping[str, Any]) -> dict[int, Any]:
-        """The nodes of `roots`, by the names of the root's children; '' is the root itself."""
+        """The nodes of `roots`, by the names of the root's children. '' is the root itself."""
         children = {child.local_name: child.node_id for child in self._nodes[0].children}
         children[""] = 0
         return {children[name]: root for name, root in roots.items() if name in children}
@@ -110,7 +110,7 @@ class Saved:
         return found
 
     def pairs(self, found: Mapping[int, Any]) -> Iterator[Pair]:
-        """The matched variables, each with its tensor."""
+        """Yields the matched variables, each with its tensor."""
         for node, variable in found.items():
             for attribute in self._nodes[node].attributes:
                 if isinstance(variable, tf.Variable) and attribute.name == _VALUE:
@@ -144,7 +144,7 @@ class Saved:
         return f"{name}:{self._kind(key)} in the checkpoint,{_kind(variable)} in the model"
 
     def _kind(self, key: str) -> str:
-        if key not in self._types:  # a lookup table is several tensors
+        if key not in self._types:  # a lookup table has several tensors
             return ""
         return f" {self._types[key].name} {tf.TensorShape(self._shapes[key])}"
 
@@ -152,7 +152,7 @@ class Saved:
 def report(
     saved: Saved, roots: Mapping[str, Any], found: Mapping[int, Any], *, below: Iterable[int]
 ) -> Report:
-    """How the variables of `roots` match those of the checkpoint below the nodes `below`."""
+    """Describes how the variables of `roots` match the checkpoint's below the nodes `below`."""
     pairs = list(saved.pairs(found))
     known = {id(pair.variable) for pair in pairs}
     return Report(
@@ -164,7 +164,7 @@ def report(
 
 
 def variables(roots: Mapping[str, Any]) -> list[tuple[str, tf.Variable]]:
-    """Every variable reachable from `roots`, with its path; then optimizers' slots."""
+    """Every variable reachable from `roots`, with its path, then optimizers' slots."""
     objects = {id(root): (name, root) for name, root in roots.items()}
     queue = collections.deque(objects.values())
     while queue:
@@ -180,7 +180,7 @@ def variables(roots: Mapping[str, Any]) -> list[tuple[str, tf.Variable]]:
 def _slots(
     objects: list[tuple[str, Any]], variables: list[tuple[str, tf.Variable]]
 ) -> list[tuple[str, tf.Variable]]:
-    slots: dict[int, tuple[str, tf.Variable]] = {}  # a loss scale lists its optimizer's, too
+    slots: dict[int, tuple[str, tf.Variable]] = {}  # a loss scale also lists its optimizer's
     for path, optimizer in objects:
         names = optimizer.get_slot_names() if "get_slot_names" in dir(optimizer) else []
         for name, (place, variable) in itertools.product(names, variables):
@@ -204,7 +204,7 @@ def describe(path: str, variable: tf.Variable) -> str:
 
 
 def _named(path: str, name: str) -> str:
-    """A path, and the variable's own name if that says more."""
+    """A path, and the variable's own name if it adds information."""
     own = name.partition(":")[0]
     return path if own == "Variable" or path.endswith(own) else f"{path} ({own})"
 

@@ -1,7 +1,7 @@
 """State that TensorFlow's and Keras's checkpoints leave out, as variables that they can hold.
 
 Each kind is one variable that always exists and is empty if there is nothing to save, so a run can
-continue under another strategy. Create it outside the strategy's scope.
+continue under another strategy. Create these variables outside the strategy's scope.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from runner.internals import checkpoint_keys
 from runner.internals import tensorflow as tf_internals
 
 NAMES = ("train_metrics", "generators", "inputs", "replicas", "logs")
-"""What this runner's checkpoints hold besides what Model Garden's do, by its names in them."""
+"""The parts that only this runner's checkpoints hold, not Model Garden's, by their names."""
 
 _FAIL_ON_OUTSIDE_STATE = 2  # tf.data's ExternalStatePolicy
 
@@ -31,7 +31,7 @@ class InputState:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is stored."""
+        """Whether no position is stored."""
         return self.variable.numpy() == b""
 
     def can_hold(self, iterator: Any) -> bool:
@@ -45,10 +45,10 @@ class InputState:
         return True
 
     def capture(self, iterator: tf.data.Iterator) -> None:
-        """Stores the iterator's position; nothing if TensorFlow leaves part of it out.
+        """Stores the iterator's position, or nothing if TensorFlow omits part of it.
 
-        At the end of a pass an op such as `batch` has let go of the shuffle below it, and how often
-        that one reshuffled is missing: the passes that follow would have another order.
+        At the end of a pass, an op such as `batch` has released the shuffle below it. The number of
+        its reshuffles is then missing, so the following passes would have another order.
         """
         state = tf.io.serialize_tensor(_serialized(iterator)).numpy()
         whole = tf_internals.saved_shuffles(state) >= tf_internals.shuffles(iterator)
@@ -62,34 +62,34 @@ class InputState:
         )
 
     def clear(self) -> None:
-        """Forgets the position."""
+        """Clears the position."""
         self.variable.assign(b"")
 
 
 class ReplicaState:
     """Each replica's part of the variables that are reduced over replicas when they are read.
 
-    TensorFlow saves only the sum or the mean and restores it into every replica, after which
-    training would round differently than without an interruption.
+    TensorFlow saves only the sum or the mean and restores it into every replica. Training would
+    then round differently than without an interruption.
     """
 
     def __init__(self) -> None:
         self.variable = tf.Variable(b"", trainable=False, name="replicas")
 
     def watch(self, variables: Sequence[tf.Variable]) -> None:
-        """Selects the `variables` that have such parts; call it in the strategy's scope."""
+        """Selects the `variables` that have such parts. Call it in the strategy's scope."""
         local = tf.distribute.get_strategy().experimental_local_results
         self._parts = [local(variable) for variable in reduced(variables)]
 
     def capture(self) -> None:
-        """Stores the parts; those of an earlier start, on more replicas, are no longer true."""
+        """Stores the parts. Those of an earlier attempt, on more replicas, are no longer valid."""
         if self._parts:
             self._capture()
         else:
             self.variable.assign(b"")
 
     def put_back(self) -> None:
-        """Restores the stored parts, if there were as many replicas as there are now."""
+        """Restores the stored parts, if the number of replicas is unchanged."""
         mates = team.current()
         if not self._parts or self.variable.numpy() == b"":
             return
@@ -113,10 +113,10 @@ class ReplicaState:
 
 
 class LogExtents(NamedTuple):
-    """How far the logs of a run go.
+    """How far the logs of a run extend.
 
     Attributes:
-        history: Evaluations and decisions.
+        history: The extent of evaluations and decisions.
         training: The step of the newest training row.
     """
 
@@ -125,7 +125,7 @@ class LogExtents(NamedTuple):
 
 
 class LogState:
-    """How far the logs went, so that the next start notices if rows are missing."""
+    """How far the logs extended, so that the next attempt detects missing rows."""
 
     NAME = "logs"
 
@@ -134,12 +134,12 @@ class LogState:
             self.variable = tf.Variable(tf.zeros([5], tf.int64), trainable=False, name=self.NAME)
 
     def capture(self, extents: LogExtents) -> None:
-        """Stores how far they go now."""
+        """Stores the current extents."""
         self.variable.assign([*extents.history, extents.training])
 
     @classmethod
     def read(cls, path: Path) -> LogExtents | None:
-        """What the checkpoint at `path` stores; None if an earlier version wrote it.
+        """Reads the extents in the checkpoint at `path`. None if an earlier version wrote it.
 
         Raises:
             tensorflow.errors.OpError: it is damaged.
@@ -154,26 +154,26 @@ class LogState:
 
 @dataclasses.dataclass
 class ExtraState:
-    """All of it. Create it outside the strategy's scope."""
+    """All extra state. Create it outside the strategy's scope."""
 
     inputs: InputState = dataclasses.field(default_factory=InputState)
     replicas: ReplicaState = dataclasses.field(default_factory=ReplicaState)
     logs: LogState = dataclasses.field(default_factory=LogState)
 
     def variables(self) -> dict[str, tf.Variable]:
-        """What goes into a checkpoint, by its name there."""
+        """The variables to save in a checkpoint, by their names there."""
         names = (field.name for field in dataclasses.fields(self))
         return {name: getattr(self, name).variable for name in names}
 
 
 def missing_in(path: Path) -> tuple[str, ...]:
-    """Which of `NAMES` the writer of a checkpoint does not save.
+    """The part of `NAMES` that the writer of a checkpoint does not save.
 
-    These are all of them if Model Garden wrote it, and the extents of logs if an earlier version
-    of this runner did.
+    That is all of them if Model Garden wrote it, and the extents of logs if an earlier version of
+    this runner did.
 
     Raises:
-        tensorflow.errors.OpError, IndexError, RuntimeError: it is damaged, or missing.
+        tensorflow.errors.OpError, IndexError, RuntimeError: it is damaged or missing.
     """
     graph = tf_internals.object_graph(checkpoint_files.open_reader(path))
     names = {child.local_name for child in graph.nodes[0].children} if graph else set()
@@ -183,16 +183,16 @@ def missing_in(path: Path) -> tuple[str, ...]:
 
 
 def is_model_gardens(path: Path) -> bool:
-    """Whether Model Garden's trainer wrote a checkpoint, not this runner's.
+    """Whether Model Garden's trainer wrote a checkpoint, rather than this runner's.
 
     Raises:
-        tensorflow.errors.OpError, IndexError, RuntimeError: it is damaged, or missing.
+        tensorflow.errors.OpError, IndexError, RuntimeError: it is damaged or missing.
     """
     return missing_in(path) == NAMES
 
 
 def reduced(variables: Sequence[tf.Variable]) -> list[tf.Variable]:
-    """Those of which each replica has a part of its own; call it in the strategy's scope."""
+    """Selects variables with a separate part per replica. Call it in the strategy's scope."""
     apart = tf.VariableSynchronization.ON_READ
     several = tf.distribute.get_strategy().num_replicas_in_sync > 1
     return [v for v in variables if several and v.synchronization == apart]

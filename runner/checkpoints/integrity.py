@@ -1,4 +1,4 @@
-"""Whether a checkpoint is whole, found by reading all of it."""
+"""Checks whether a checkpoint is whole, by reading all of it."""
 
 from pathlib import Path
 
@@ -8,15 +8,15 @@ from runner.checkpoints import checkpoint_files
 from runner.internals import checkpoint_keys
 
 READ_ERRORS = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
-"""What TensorFlow raises if it cannot read a checkpoint: IndexError if a file is cut short."""
+"""TensorFlow's errors for an unreadable checkpoint. IndexError means a file is cut short."""
 
 
 def damage(path: Path) -> str | None:
-    """How the checkpoint at `path` is damaged; None if it is whole.
+    """Describes how the checkpoint at `path` is damaged, or returns None if it is whole.
 
-    Every tensor is read once: TensorFlow compares the checksums of tensors and of the index. Not
-    read are tensors of type variant, which only other programs write: a damaged one ends the
-    process.
+    Every tensor is read once, and TensorFlow verifies the checksums of tensors and of the index.
+    Tensors of type variant, which only other programs write, are not read, because a damaged one
+    would end the process.
     """
     missing = _missing(path)
     if missing:
@@ -34,7 +34,7 @@ def damage(path: Path) -> str | None:
 
 
 def _missing(path: Path) -> str | None:
-    """Which of the checkpoint's files are missing."""
+    """Describes which of the checkpoint's files are missing."""
     if not checkpoint_files.exists(path):
         return "its index is missing"
     data = checkpoint_files.data(path)

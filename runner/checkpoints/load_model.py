@@ -1,4 +1,4 @@
-"""The model of a run with the weights of a checkpoint, as its evaluations use them."""
+"""Loads the model of a run with a checkpoint's weights, as its evaluations use them."""
 
 import tempfile
 from pathlib import Path
@@ -21,8 +21,8 @@ def load(directory: Path, checkpoint: str = "") -> tf_keras.Model:
     The process keeps its settings, such as the precision policy.
 
     Args:
-        directory: The run's.
-        checkpoint: See `stored`.
+        directory: The run's directory.
+        checkpoint: Described in `stored`.
 
     Raises:
         ConfigError: there is no such checkpoint, or the run trains several tasks.
@@ -33,7 +33,7 @@ def load(directory: Path, checkpoint: str = "") -> tf_keras.Model:
     with process_state.restored(), tempfile.TemporaryDirectory() as scratch:
         run = experiment.run
         strategy.configure(experiment.runtime, seed=run.seed, deterministic=run.deterministic)
-        section = sections.unlocked(experiment.task)  # which a task's builders may write into
+        section = sections.unlocked(experiment.task)  # a task's builders may write into it
         task = task_contract.build_task(section, scratch, directory)
         model = task_contract.build_model(task)
         if not averages.stand_alone(path):
@@ -47,9 +47,9 @@ def stored(directory: Path, checkpoint: str = "") -> tuple[config.Experiment, Pa
     """The experiment of a run, and one of its checkpoints.
 
     Args:
-        directory: The run's.
-        checkpoint: Which; see `selection.select`. Empty: the best, or the latest of a run that
-            keeps no best.
+        directory: The run's directory.
+        checkpoint: As for `selection.select`. Empty: the best, or the latest of a run that keeps no
+            best.
 
     Raises:
         ConfigError: there is no such checkpoint, or several are named.

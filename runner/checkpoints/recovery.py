@@ -1,6 +1,6 @@
-"""Going back to the newest checkpoint that is whole, and clearing what killed writers left.
+"""Goes back to the newest checkpoint that is whole, and clears the remains of killed writers.
 
-A committed checkpoint that is damaged is moved to `damaged/`, with a note: steps will be repeated.
+A damaged saved checkpoint is moved to `damaged/`, with a note, because steps will be repeated.
 """
 
 import re
@@ -19,18 +19,18 @@ _SAVE = re.compile(rf"((ckpt|averaged)-\d+){tf_internals.UNFINISHED}")
 def newest_good(
     model_dir: Path, *, best_folders: Sequence[str], note: Callable[[str], None]
 ) -> Path | None:
-    """The newest whole checkpoint in `model_dir`; None if nothing was ever committed.
+    """The newest whole checkpoint in `model_dir`, or None if none was ever saved.
 
-    One that only a folder of best checkpoints still has is linked back. What a kill left behind is
-    cleared; afterwards the file `checkpoint` lists exactly what exists.
+    A checkpoint that only a directory of best checkpoints still has is linked back. The remains of
+    a kill are cleared. Afterwards the file `checkpoint` lists exactly the existing checkpoints.
 
     Args:
-        model_dir: The run's folder.
-        best_folders: The names of the folders of best checkpoints in it.
+        model_dir: The run's directory.
+        best_folders: The names of its subdirectories of best checkpoints.
         note: Called with a line about each damaged checkpoint.
 
     Raises:
-        RunnerError: every committed checkpoint is damaged. They are left as they are.
+        RunnerError: every saved checkpoint is damaged. They are left unchanged.
     """
     clear_leftovers(model_dir)
     listed = [path.name for path in checkpoint_files.committed(model_dir)]
@@ -57,7 +57,7 @@ def newest_good(
 
 
 def clear_leftovers(folder: Path) -> None:
-    """Removes from a folder of checkpoints what killed writers left unfinished.
+    """Removes the unfinished work of killed writers from a directory of checkpoints.
 
     That is unfinished saves, temporary files of `runner.core.files` (except this process's own),
     and data files whose index was pruned.
@@ -70,10 +70,10 @@ def clear_leftovers(folder: Path) -> None:
 
 
 def clear_save(path: Path) -> None:
-    """Removes what an unfinished save of `path` left; keeps `path` if it is whole.
+    """Removes the remains of an unfinished save of `path`, but keeps `path` if it is whole.
 
-    TensorFlow writes into a temporary folder, moves the data into place, writes the index there and
-    removes the folder: while that exists, even a committed checkpoint's index may be half written.
+    TensorFlow writes into a temporary directory, moves the data into place, writes the index there
+    and removes the directory. While that exists, even a saved checkpoint's index may be incomplete.
     """
     temporary = path.with_name(path.name + tf_internals.UNFINISHED)
     if not temporary.exists():
@@ -87,7 +87,7 @@ def clear_save(path: Path) -> None:
 
 
 def _is_orphan(entry: Path) -> bool:
-    """Whether a data file has no index; the newest committed one's counts as lost instead."""
+    """Whether a data file has no index, except the newest listed checkpoint's, which is lost."""
     name, is_data, _ = entry.name.rpartition(".data-")
     if not is_data or checkpoint_files.exists(entry.with_name(name)):
         return False
@@ -95,13 +95,13 @@ def _is_orphan(entry: Path) -> bool:
 
 
 def _candidates(model_dir: Path, best_folders: Sequence[str], listed: list[str]) -> list[Path]:
-    """What a run could go on from, the newest first; of equals the one in `model_dir`.
+    """The checkpoints a run could continue from, newest first, with `model_dir` first among equals.
 
-    The newest committed one is among them even if it is gone.
+    The newest listed one is among them even if it is gone.
     """
     names = {path.name for path in checkpoint_files.there(model_dir)} | set(listed[-1:])
     paths = [model_dir / name for name in names]
-    for folder in best_folders:  # averaged weights have what training goes on from below them
+    for folder in best_folders:  # for averaged weights, training continues from a subdirectory
         below = model_dir / folder / checkpoint_files.TRAINING
         paths += checkpoint_files.there(below if below.is_dir() else model_dir / folder)
     known = [path for path in paths if checkpoint_files.step_in(path.name) is not None]
@@ -121,7 +121,7 @@ def _nothing_left(model_dir: Path, damaged: dict[Path, str]) -> str:
 
 
 def _put_aside(path: Path, model_dir: Path) -> None:
-    """Moves a damaged checkpoint to `damaged/`; a best one is also no longer named."""
+    """Moves a damaged checkpoint to `damaged/`. A best one is also no longer named."""
     if path.parent != model_dir:
         files.remove(path.parent / layout.INFO)
         files.remove(path.parent / layout.CHECKPOINT)

@@ -18,7 +18,7 @@ from runner.internals import tensorflow as tf_internals
 
 
 class DamagedError(RunnerError):
-    """A checkpoint is damaged, or gone; `reason` is the message without its path."""
+    """A checkpoint is damaged or gone. `reason` is the message without its path."""
 
     def __init__(self, path: Path, why: str) -> None:
         self.reason = f"is damaged: {why}"
@@ -34,8 +34,8 @@ def restore(checkpoint: tf.train.Checkpoint, path: Path, *, partly: bool = False
         partly: The file may hold more (an evaluator needs no optimizer).
 
     Raises:
-        DamagedError: the file is damaged, or gone.
-        ConfigError: it was written for another model; the message lists the differences.
+        DamagedError: the file is damaged or gone.
+        ConfigError: it was written for another model. The message lists the differences.
     """
     try:
         with _without_unsaved(checkpoint, path):
@@ -52,9 +52,9 @@ def restore(checkpoint: tf.train.Checkpoint, path: Path, *, partly: bool = False
 
 @contextlib.contextmanager
 def _without_unsaved(checkpoint: tf.train.Checkpoint, path: Path) -> Iterator[None]:
-    """A context in which `checkpoint` lacks what the writer of `path` does not save.
+    """A context in which `checkpoint` lacks the parts that the writer of `path` does not save.
 
-    That is reset, as nothing says what it was.
+    These parts are reset, because their values are unknown.
     """
     parts = {
         name: getattr(checkpoint, name)
@@ -75,7 +75,7 @@ def _without_unsaved(checkpoint: tf.train.Checkpoint, path: Path) -> Iterator[No
 
 
 def _misfit(report: compatibility.Report, *, partly: bool) -> tuple[str, str]:
-    """What a checkpoint that does not fit was written for, and what to do about it."""
+    """Describes the model that a misfitting checkpoint was written for, and what to do."""
     if partly:
         advice = "evaluate with the run's own configuration: its folder has it as config.gin"
         return "for another model", advice
@@ -95,7 +95,7 @@ def _misfit(report: compatibility.Report, *, partly: bool) -> tuple[str, str]:
 
 
 def _read(checkpoint: tf.train.Checkpoint, path: Path, *, partly: bool) -> str:
-    """Reads what fits, and returns TensorFlow's complaint about the rest, if any."""
+    """Reads the matching values, and returns TensorFlow's complaint about the rest, if any."""
     name = checkpoint_files.as_read(path)
     status = checkpoint.read(name) if partly else checkpoint.restore(name)
     try:
@@ -105,13 +105,13 @@ def _read(checkpoint: tf.train.Checkpoint, path: Path, *, partly: bool) -> str:
     except AssertionError as error:
         return str(error).strip().partition("\n")[0]
     finally:
-        status.expect_partial()  # otherwise it logs the same when it is deleted
-        tf_internals.forget_unmatched(checkpoint)  # else each restore takes more memory
+        status.expect_partial()  # otherwise it logs the same complaint when it is deleted
+        tf_internals.forget_unmatched(checkpoint)  # otherwise each restore takes more memory
     return ""
 
 
 def step_of(path: Path) -> int:
-    """The training step in a checkpoint's name, or else in the checkpoint; 0 if it has none."""
+    """The training step in a checkpoint's name, or else in its content. 0 if it has none."""
     step = checkpoint_files.step_in(path.name)
     if step is not None:
         return step

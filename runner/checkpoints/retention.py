@@ -1,4 +1,4 @@
-"""Which checkpoints may go. No TensorFlow."""
+"""Selects the checkpoints that may be removed. Does not use TensorFlow."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -6,17 +6,17 @@ from collections.abc import Callable, Sequence
 
 @dataclasses.dataclass(frozen=True)
 class Keep:
-    """Keeps the last `last` checkpoints, and those at multiples of `every` for ever.
+    """Keeps the last `last` checkpoints, and those at multiples of `every` forever.
 
-    Extra ones, which a signal requested between steps of the grid, do not displace any on the grid:
-    a run that was stopped can roll back as far as one that was not.
+    Extra checkpoints, which a signal requested between scheduled steps, do not displace scheduled
+    ones. A stopped run can therefore roll back as far as one that was not stopped.
 
     Attributes:
-        last: How many of the newest, and of the newest that are due; of 0, one is kept until the
-            run has ended.
-        every: Keeps steps 0, `every`, 2 * `every` and so on for ever; 0 keeps none.
-        is_due: Whether a commit falls due at a step.
-        needed: Those of some committed steps that the end of the run needs.
+        last: How many of the newest, and of the newest scheduled ones. 0 keeps one until the run
+            has ended.
+        every: Keeps steps 0, `every`, 2 * `every` and so on forever. 0 keeps none.
+        is_due: Whether a checkpoint is scheduled at a step.
+        needed: Selects the saved steps that the end of the run needs.
     """
 
     last: int
@@ -25,13 +25,13 @@ class Keep:
     needed: Callable[[Sequence[int]], Sequence[int]] = lambda _: ()
 
     def removable(self, steps: Sequence[int]) -> list[int]:
-        """Which of the committed `steps` may go, in their order."""
+        """The saved `steps` that may be removed, in their order."""
         due, last = [step for step in steps if self.is_due(step)], max(self.last, 1)
         stay = {*steps[-last:], *due[-last:], *self.needed(sorted(steps))}
         return [step for step in steps if step not in stay and not self._is_for_ever(step)]
 
     def removable_at_end(self, steps: Sequence[int]) -> list[int]:
-        """Which may go once the run has ended, if its best ones are kept elsewhere."""
+        """The steps that may be removed after the run, if its best ones are kept elsewhere."""
         return [] if self.last else [step for step in steps if not self._is_for_ever(step)]
 
     def _is_for_ever(self, step: int) -> bool:

@@ -1,4 +1,4 @@
-"""Which checkpoints `--checkpoint` names."""
+"""Resolves the checkpoints that `--checkpoint` names."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -19,24 +19,29 @@ def select(model_dir: Path, which: str, *, best: Sequence[str]) -> list[Path]:
     """The checkpoints that `--checkpoint` names, oldest first.
 
     Args:
-        model_dir: The run's folder.
-        which: `latest`, or empty; `best`; `all`, including the best ones; steps and ranges, as in
-            `1000,2000` and `1000:5000`, whose ends are included and optional; or the path, from
-            here or from `model_dir`, of a checkpoint or a folder. A folder stands for its latest,
-            and one of best checkpoints for its best. `mean:` and `all`, or steps and ranges: those
-            whose mean is meant, at least two.
-        best: The names of the folders of best checkpoints; `best` means the first.
+        model_dir: The run's directory.
+        which: One of
+
+            - `latest`, or empty
+            - `best`
+            - `all`, including the best ones
+            - steps and ranges such as `1000,2000` and `1000:5000`, whose ends are included and
+              optional
+            - the path, from the working directory or from `model_dir`, of a checkpoint or a
+              directory, which means its latest checkpoint, or for best checkpoints its best
+            - `mean:` with `all`, or steps and ranges: at least two checkpoints to average
+        best: The names of the directories of best checkpoints. `best` means the first.
 
     Returns:
-        Paths without `.index`; none for `latest` if there is no checkpoint yet.
+        Paths without `.index`. Empty for `latest` if there is no checkpoint yet.
 
     Raises:
-        ConfigError: there is no such checkpoint; the message lists those that exist.
+        ConfigError: there is no such checkpoint. The message lists those that exist.
     """
     if which in ("", "latest"):
         return _at(model_dir)
     there = _by_step([model_dir, *(model_dir / name for name in best)])
-    steps = which.removeprefix(_MEAN)  # of those alone or to be averaged
+    steps = which.removeprefix(_MEAN)  # to be used alone or averaged
     if steps == "all":
         found = list(there.values())
     elif _STEPS.fullmatch(steps):
@@ -53,12 +58,12 @@ def select(model_dir: Path, which: str, *, best: Sequence[str]) -> list[Path]:
 
 
 def is_mean(which: str) -> bool:
-    """Whether `--checkpoint` means the mean of the weights of what it names."""
+    """Whether `--checkpoint` means the mean of the weights of the checkpoints it names."""
     return which.startswith(_MEAN)
 
 
 def _by_step(folders: Iterable[Path]) -> dict[int, Path]:
-    """The checkpoints of several folders by step, each from the first folder that has it."""
+    """The checkpoints of several directories by step, each from the first directory that has it."""
     found: dict[int, Path] = {}
     for folder in folders:
         for path in checkpoint_files.there(folder):
@@ -67,7 +72,7 @@ def _by_step(folders: Iterable[Path]) -> dict[int, Path]:
 
 
 def _steps(which: str, there: Iterable[int]) -> list[int]:
-    """The steps that `which` lists; none if a step or a range of them has no checkpoint."""
+    """The steps that `which` lists. Empty if a step or a range has no checkpoint."""
     found: set[int] = set()
     for part in which.split(","):
         low, _, high = part.partition(":") if ":" in part else (part, "", part)
@@ -83,7 +88,7 @@ def _steps(which: str, there: Iterable[int]) -> list[int]:
 
 
 def _at(path: Path) -> list[Path]:
-    """The checkpoint at a path or in a folder, if there is one."""
+    """The checkpoint at a path or in a directory, if there is one."""
     if path.is_dir():
         newest = checkpoint_files.latest(path)
         return [newest] if newest else []

@@ -1,7 +1,7 @@
-"""TensorFlow's format of checkpoints, read without TensorFlow.
+"""Reads TensorFlow's checkpoint format without TensorFlow.
 
-`<path>.index` is a LevelDB table of a `BundleEntryProto` for each tensor: its type, shape, place in
-one of the files `<path>.data-...`, and the checksum of its bytes. See TensorFlow's
+`<path>.index` is a LevelDB table of a `BundleEntryProto` for each tensor: its type, shape, position
+in one of the files `<path>.data-...`, and the checksum of its bytes. See TensorFlow's
 tensor_bundle.proto and table_format.txt.
 """
 
@@ -25,8 +25,8 @@ _TYPES: dict[int, Any] = {
     **{8: np.complex64, 9: np.int64, 10: np.bool_, 14: ml_dtypes.bfloat16, 17: np.uint16},
     **{18: np.complex128, 19: np.float16, 22: np.uint32, 23: np.uint64},
     **{24: ml_dtypes.float8_e5m2, 25: ml_dtypes.float8_e4m3fn},
-}  # by the number in types.proto; anything else is read as bytes
-_MASK = 0xA282EAD8  # which TensorFlow adds to a checksum
+}  # by the number in types.proto (other types are read as bytes)
+_MASK = 0xA282EAD8  # TensorFlow adds this to a checksum
 
 
 class DamagedError(RunnerError):
@@ -46,7 +46,7 @@ class Bundle:
     """The tensors of a checkpoint.
 
     Args:
-        path: Its path, without `.index`.
+        path: The checkpoint's path, without `.index`.
 
     Raises:
         DamagedError: its index is missing or damaged.
@@ -84,7 +84,7 @@ class Bundle:
         return {part.checkpoint_key: part.full_name for part in parts}
 
     def place(self, name: str) -> int:
-        """Where a tensor's bytes begin in their data file."""
+        """The offset of a tensor's bytes in their data file."""
         return self._entries[name].offset
 
     def raw(self, name: str) -> memoryview:
@@ -100,19 +100,19 @@ class Bundle:
         return found
 
     def is_changed(self, name: str) -> bool:
-        """Whether a tensor's bytes are not those that were saved, as their checksum says."""
+        """Whether a tensor's bytes differ from those that were saved, according to the checksum."""
         import google_crc32c
 
         checksum = google_crc32c.value(bytes(self.raw(name)))
         rotated = ((checksum >> 15) | (checksum << 17)) & 0xFFFFFFFF
-        is_text = self._entries[name].kind == _STRING  # whose checksum is made otherwise
+        is_text = self._entries[name].kind == _STRING  # its checksum is computed differently
         return not is_text and (rotated + _MASK) & 0xFFFFFFFF != self._entries[name].checksum
 
     def read(self, name: str) -> np.ndarray:
-        """A tensor; of a string its bytes, as numbers.
+        """Reads a tensor. For a string, its bytes as numbers.
 
         Raises:
-            DamagedError: as of `raw`.
+            DamagedError: raised as by `raw`.
         """
         entry, raw = self._entries[name], self.raw(name)
         if entry.kind == _STRING and not entry.shape:  # a length, its checksum, the bytes
@@ -141,14 +141,14 @@ def _table(text: bytes) -> Iterator[tuple[bytes, bytes]]:
     if struct.unpack("<Q", footer[-8:]) != (_MAGIC,):
         raise ValueError("no table")
     at = 0
-    for _ in range(2):  # where the index of metadata is, which is empty
+    for _ in range(2):  # the location of the index of metadata, which is empty
         _, at = _varint(footer, at)
     for _, handle in _block(text, footer[at:]):
         yield from _block(text, handle)
 
 
 def _block(text: bytes, handle: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The keys and values of the block that a handle leads to."""
+    """The keys and values of the block at a handle."""
     offset, at = _varint(handle, 0)
     size, _ = _varint(handle, at)
     block, compression = text[offset : offset + size], text[offset + size]
@@ -190,7 +190,7 @@ def _parts(text: bytes, wanted: int) -> list[bytes]:
 
 
 def _fields(text: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """The fields of a message of protocol buffers."""
+    """The fields of a protocol buffer message."""
     at = 0
     while at < len(text):
         tag, at = _varint(text, at)
@@ -209,7 +209,7 @@ def _fields(text: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def _varint(text: bytes | memoryview, at: int) -> tuple[int, int]:
-    """A number of variable length, and where it ends."""
+    """Reads a number of variable length. Returns it and the position of its end."""
     value = shift = 0
     while True:
         byte = text[at]

@@ -1,4 +1,4 @@
-"""Starting from another run's weights: what fits is loaded, the rest is reported."""
+"""Starts from another run's weights: loads those that fit, and reports the rest."""
 
 import dataclasses
 import re
@@ -15,29 +15,29 @@ from runner.errors import ConfigError, RunnerError
 from runner.internals import tensorflow as tf_internals
 from runner.storage import urls
 
-# How TensorFlow lists the variables that it has found no value for.
+# TensorFlow's list of variables for which it has found no value.
 _VARIABLE = re.compile(r"<tf\.Variable '([^']+?)(?::\d+)?' shape=(\([^)]*\)) dtype=(\w+)")
 _FOUND = re.compile(r"Found (\d+) ")
 
 
 def initialize(model: tf_keras.Model, path: Path, *, whole: bool = False) -> compatibility.Report:
-    """Loads into `model` what fits from a checkpoint, and leaves the rest as it is.
+    """Loads fitting weights from a checkpoint into `model`, and leaves the rest unchanged.
 
-    A model's `checkpoint_items` say what is loaded and under which names it was saved, as for
-    official's tasks; otherwise it is the model, saved as `model` (in training checkpoints) or as
-    the root (Keras's `save_weights`).
+    A model's `checkpoint_items` define what is loaded and the names under which it was saved, as
+    for Model Garden's tasks. Without them, the model is loaded, saved as `model` (in training
+    checkpoints) or as the root (Keras's `save_weights`).
 
     Args:
         model: Its variables exist.
-        path: A checkpoint, or a folder for the newest one in it.
+        path: A checkpoint, or a directory for the newest one in it.
         whole: Every weight of the model must be loaded.
 
     Returns:
-        What was loaded and what was not, of all the model's variables.
+        Which of the model's variables were loaded and which were not.
 
     Raises:
-        ConfigError: there is no checkpoint, or nothing in it fits, or not the `whole` model, or one
-            of the items that the model names is there in other sizes.
+        ConfigError: there is no checkpoint, nothing in it fits, it lacks part of the `whole` model,
+            or it has one of the items that the model names in other sizes.
         RunnerError: it is damaged.
     """
     saved = compatibility.Saved(find(path))
@@ -72,7 +72,7 @@ def initialize(model: tf_keras.Model, path: Path, *, whole: bool = False) -> com
 def _check_sizes(path: Path, items: Mapping[str, Any], pairs: Iterable[compatibility.Pair]) -> None:
     """Raises ConfigError if the checkpoint has an item, such as an encoder, in other sizes.
 
-    Official's tasks refuse that, too. Random generators' states may be missing.
+    Model Garden's tasks also reject that. Random generators' states may be missing.
     """
     fitting = {id(pair.variable) for pair in pairs if not pair.difference}
     other = {id(pair.variable): pair.difference for pair in pairs}
@@ -102,21 +102,21 @@ def _left(
 
 
 def misfit(error: Exception) -> str:
-    """Why TensorFlow or Keras could not load a checkpoint; empty if `error` is another one."""
+    """Why TensorFlow or Keras could not load a checkpoint. Empty for other errors."""
     kinds = (AssertionError, ValueError, tf.errors.OpError)
     if not isinstance(error, kinds) or not tf_internals.is_of_restore(error):
         return ""
     said = str(getattr(error, "message", error)).strip()
     if not (names := [f"{found[1]} {found[3]} {found[2]}" for found in _VARIABLE.finditer(said)]):
         return said.partition("\n")[0].rstrip(".")
-    counted = _FOUND.match(said)  # it names ten of them at most
+    counted = _FOUND.match(said)  # the message names at most ten of them
     names += [""] * (int(counted[1]) - len(names) if counted else 0)
     many = text.counted(len(names), "variable")
     return f"it does not hold {many} of the model: {text.some(names)}"
 
 
 def held(path: str) -> str:
-    """What a checkpoint holds, as the end of a sentence; empty if that cannot be read."""
+    """Describes a checkpoint's content, as the end of a sentence. Empty if it cannot be read."""
     try:
         saved = compatibility.Saved(find(Path(path)))
     except (RunnerError, *integrity.READ_ERRORS):
@@ -125,7 +125,7 @@ def held(path: str) -> str:
 
 
 def find(path: Path) -> Path:
-    """The checkpoint that `init_checkpoint` names, whole.
+    """The checkpoint that `init_checkpoint` names, verified to be whole.
 
     Raises:
         ConfigError: there is none, or it is a URL.

@@ -1,8 +1,8 @@
 """An evaluator's queue of checkpoints, each kept until it has been evaluated.
 
-They are in three places: the run's folder; the evaluator's queue, where training puts what it
-removes (`runner.evaluation.handover`); and the evaluator's own folder, where it links what it is
-about to read, since training may remove it meanwhile.
+Checkpoints are in three places: the run's directory, the evaluator's queue, where training puts
+those it removes (`runner.evaluation.handover`), and the evaluator's own directory. The evaluator
+links a checkpoint there before it reads it, because training may remove the original.
 """
 
 from collections.abc import Iterable
@@ -20,10 +20,10 @@ class CheckpointQueue:
     """The checkpoints of a run that an evaluator has not evaluated yet.
 
     Args:
-        model_dir: The run's folder; it need not exist yet.
-        folder: The evaluator's own.
-        evaluated: What it has evaluated, or left out as damaged.
-        options: Which it should evaluate.
+        model_dir: The run's directory, which need not exist yet.
+        folder: The evaluator's own directory.
+        evaluated: The checkpoints it has evaluated, or left out as damaged.
+        options: Select the checkpoints to evaluate.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class CheckpointQueue:
         recovery.clear_leftovers(folder)
 
     def next(self) -> Path | None:
-        """The next checkpoint to evaluate, safe from removal by others; None if none is due."""
+        """The next checkpoint to evaluate, safe from removal by others, or None."""
         while due := self._due():
             path = due[0] if self._options.policy == "every" else due[-1]
             if path.parent != self._model_dir:
@@ -50,7 +50,7 @@ class CheckpointQueue:
             pin = self._folder / path.name
             try:
                 checkpoint_files.link(path, pin)
-            except FileNotFoundError:  # removed meanwhile: it is in the queue now, if at all
+            except FileNotFoundError:  # training has removed it, perhaps into the queue
                 checkpoint_files.remove(pin)
                 continue
             return pin
@@ -61,12 +61,12 @@ class CheckpointQueue:
         files.remove_folder(self._folder / layout.QUEUE)
 
     def close(self) -> None:
-        """Removes the links of this evaluator; what it did not evaluate exists elsewhere."""
+        """Removes this evaluator's links. Other copies of unevaluated checkpoints remain."""
         for path in checkpoint_files.there(self._folder):
             checkpoint_files.remove(path)
 
     def _due(self) -> list[Path]:
-        """The checkpoints to evaluate, oldest first; removes copies that are not needed."""
+        """The checkpoints to evaluate, oldest first. Removes copies that are not needed."""
         if self._glance.changed():
             listed = checkpoint_files.committed(self._model_dir)
             self._committed = [self._model_dir / path.name for path in listed]
@@ -80,7 +80,7 @@ class CheckpointQueue:
         return [path for path in wanted if checkpoint_files.exists(path)]
 
     def _lacking(self, steps: Iterable[int]) -> list[int]:
-        """Which of `steps` to evaluate; under the policy `latest`, only newer ones."""
+        """Selects the `steps` to evaluate. Under the policy `latest`, only newer ones."""
         left_out = {row.step for row in self._evaluated.left_out}
         first = self._options.from_step
         if self._options.policy == "latest":

@@ -1,4 +1,4 @@
-"""Evaluating the weights that a trainer holds, and recording the result."""
+"""Evaluates the weights that a trainer holds, and records the result."""
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -17,8 +17,8 @@ class Scores(NamedTuple):
 
     Attributes:
         logs: All results, by their names in the row.
-        charts: Of each set, by its name.
-        seconds: How long it took.
+        charts: The charts of each set, by the set's name.
+        seconds: The duration.
     """
 
     logs: Mapping[str, Any]
@@ -27,16 +27,16 @@ class Scores(NamedTuple):
 
 
 class Evaluation:
-    """Evaluates an evaluator's present weights on the sets that are due, and records one row.
+    """Evaluates an evaluator's current weights on the scheduled sets, and records one row.
 
     Args:
         built: The evaluator, with its weights restored or trained.
-        log: Records results; also an attribute.
-        batches: How many batches of the validation data; -1 for all of them.
-        sets: What is evaluated, the validation data among them.
-        grid: When each set is due; None: all of them always.
+        log: Records results. Also an attribute.
+        batches: The number of batches of the validation data, or -1 for all of them.
+        sets: The sets to evaluate, including the validation data.
+        grid: The schedule of each set. None: always evaluate all of them.
         actions: Called with each result.
-        pictures: Draws the results of a set; None draws nothing.
+        pictures: Draws the results of a set. None: no images.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Evaluation:
     ) -> str | None:
         """Evaluates, calls `before_record`, and records the result as checkpoint `source`'s.
 
-        If there is no such checkpoint, `commit` makes it once the result is among the best.
+        If there is no such checkpoint, `commit` creates it once the result is among the best.
 
         Returns:
             The reason to stop that an action gave, or None.
@@ -77,11 +77,11 @@ class Evaluation:
         return self._run(self._due(step), step, source, before_record, commit)
 
     def score(self, step: int) -> Scores:
-        """Evaluates what is due at `step`, and records nothing."""
+        """Evaluates the sets that are scheduled at `step`, without recording the result."""
         return self._score(self._due(step))
 
     def score_all(self) -> Scores:
-        """Evaluates all sets, and records nothing."""
+        """Evaluates all sets, without recording the result."""
         return self._score(self._sets)
 
     def record(
@@ -92,19 +92,19 @@ class Evaluation:
         *,
         commit: Callable[[], object] | None = None,
     ) -> None:
-        """Records what checkpoint `source` scored; `commit` as for `run`."""
+        """Records the scores of checkpoint `source`. `commit` is as for `run`."""
         logs, charts, seconds = scores
         self.log.write(step, logs, charts, seconds=seconds, source=source, commit=commit)
 
     def act(self, scores: Scores) -> str | None:
-        """Calls the actions; returns the reason to stop that one of them gave, or None."""
+        """Calls the actions. Returns the reason to stop that one of them gave, or None."""
         reasons = [action(scores.logs) for action in self._actions]
         return next((reason for reason in reasons if isinstance(reason, str)), None)
 
     def finish(
         self, step: int, source: Path, *, before_record: Callable[[], None] = lambda: None
     ) -> None:
-        """Evaluates what has no result at `step`, if a run ended before its last step."""
+        """Evaluates the sets without a result at `step`, if a run ended before its last step."""
         names = self.log.names(step)
         if left := [each for each in self._sets if not self._is_among(each, names)]:
             self._run(left, step, source, before_record, None)
@@ -134,7 +134,7 @@ class Evaluation:
             pictures = self._pictures if each.task is None else None
             written = self._evaluator.summaries.take()
             drawn = evaluation_log.charts(found, pictures, written)
-            if each.dataset is None and self._batches > 0:  # Orbit's name of it, as in training
+            if each.dataset is None and self._batches > 0:  # the name that Orbit uses in training
                 points = {**drawn.points, "steps_per_second": self._batches / seconds}
                 drawn = drawn._replace(points=points)
             charts[each.name] = drawn

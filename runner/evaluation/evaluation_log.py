@@ -1,4 +1,4 @@
-"""What happens after an evaluation: a row of history, TensorBoard's points, the best checkpoint."""
+"""The log of evaluations: a row of history, TensorBoard's points, the best checkpoint."""
 
 import itertools
 import time
@@ -18,32 +18,32 @@ from runner.reporting import progress, scalars, tensorboard
 from runner.storage import display_names
 
 Pictures = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
-"""A task's method `pictures`: all results of one set, arrays included, to the set's pictures."""
+"""A task's method `pictures`, which maps all results of one set, arrays included, to images."""
 
 
 def drawing(config: Experiment, task: base_task.Task) -> Pictures | None:
-    """The task's method `pictures`; None if it has none, or drawing is off."""
+    """The task's method `pictures`, or None if it has none or drawing is off."""
     return getattr(task, "pictures", None) if config.run.draws("pictures") else None
 
 
 def charts(
     results: Mapping[str, Any], pictures: Pictures | None, written: Sequence[event_pb2.Event]
 ) -> tensorboard.Charts:
-    """What the results of one set add to its charts, and what its task wrote meanwhile."""
+    """Builds a set's charts from its results and from the summaries its task wrote."""
     drawn = pictures(scalars.arrays(results)) if pictures else {}
     return tensorboard.Charts(scalars.scalars(results), drawn, written)
 
 
 class EvaluationLog:
-    """After an evaluation: a row of history, TensorBoard's points, the best checkpoint, a line.
+    """Writes a row of history, TensorBoard's points, the best checkpoint and a line.
 
     Args:
         rows: The history to add to.
-        boards: Where the points go.
-        keeper: The folders of the best checkpoints.
-        line: What a person sees.
-        home: The folder whose checkpoints are recorded by their names; others, by their paths.
-        limited: How many batches of each set are evaluated; 0: all. Also an attribute.
+        boards: Receive the points.
+        keeper: The directories of the best checkpoints.
+        line: The progress line for the user.
+        home: The directory whose checkpoints are recorded by name. Others are recorded by path.
+        limited: The number of batches evaluated in each set. 0: all. Also an attribute.
     """
 
     def __init__(
@@ -73,15 +73,15 @@ class EvaluationLog:
         source: Path,
         commit: Callable[[], object] | None = None,
     ) -> None:
-        """Records the evaluation of checkpoint `source`, which is whole on disk or can be made.
+        """Records the evaluation of checkpoint `source`, which is whole on disk or can be created.
 
         Args:
-            step: The checkpoint's.
-            logs: All results, by the names that they have in the row.
-            charts: Of each set, by its name.
-            seconds: How long it took.
+            step: The checkpoint's step.
+            logs: All results, by their names in the row.
+            charts: The charts of each set, by the set's name.
+            seconds: The duration of the evaluation.
             source: The checkpoint.
-            commit: Makes it, if it is among the best and not there.
+            commit: Creates it, if it is among the best and does not exist.
         """
         name = checkpoint_name(source, self._home)
         metrics, taken = scalars.scalars(logs), round(seconds, 3)
@@ -98,20 +98,20 @@ class EvaluationLog:
     def catch_up(
         self, source: Path, commit: Callable[[], object] | None = None
     ) -> records.Evaluation | None:
-        """Brings the best checkpoint's folder up to date with the rows, as after a kill.
+        """Updates the best checkpoint's directory from the rows, for example after a kill.
 
         Args:
-            source: A checkpoint beside which the best one may lie.
-            commit: Makes it, if it is among the best and not there.
+            source: A checkpoint whose directory may also contain the best one.
+            commit: Creates it, if it is among the best and does not exist.
 
         Returns:
-            The best evaluation; None if there is none yet.
+            The best evaluation, or None if there is none yet.
         """
         return self._best.update(self._rows.evaluations, source, commit)
 
 
 def checkpoint_name(path: Path, home: Path) -> str:
-    """A checkpoint's name in rows; its path if it is outside `home`, or a mean of several."""
+    """A checkpoint's name in rows. A path if it is outside `home`, or a mean of several."""
     path = path.resolve()
     is_mean = path.parent.name.partition("-")[0] == layout.MEAN
     is_own = path.is_relative_to(home.resolve()) and not is_mean

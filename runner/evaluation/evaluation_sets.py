@@ -21,7 +21,7 @@ from runner.history import records
 from runner.run_config import EvaluationSetConfig
 
 LOSS = "validation_loss"
-"""What official calls the loss of an evaluation."""
+"""Model Garden's name for the loss of an evaluation."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,12 +29,12 @@ class EvaluationSet:
     """A set of data to evaluate.
 
     Attributes:
-        name: The set's name; empty for the validation data.
+        name: The set's name. Empty for the validation data.
         prefix: The prefix of its metrics' names in a row.
         interval: The steps between its evaluations.
-        dataset: A distributed dataset; None for the validation data, which the evaluator holds.
-        batches: How many of them are evaluated; 0: all.
-        task: The set's own; None: the run's.
+        dataset: A distributed dataset. None for the validation data, which the evaluator holds.
+        batches: The number of batches to evaluate. 0: all.
+        task: The set's own task. None: the run's.
     """
 
     name: str
@@ -46,29 +46,29 @@ class EvaluationSet:
 
     @property
     def title(self) -> str:
-        """What errors and other workers call it."""
+        """Its name in errors and for other workers."""
         return title(self.name)
 
     def named(self, logs: Mapping[str, Any]) -> dict[str, Any]:
-        """The results by their names in a row; those of an own task as Model Garden names them."""
+        """The results by their names in a row. A set's own task uses Model Garden's names."""
         if self.task is None:
             return named(logs, self.prefix)
         return {self.prefix + name: value for name, value in logs.items()}
 
 
 def title(name: str) -> str:
-    """What errors and other workers call the set of this name."""
+    """The title of the set with this name in errors and for other workers."""
     return f"the set {name!r}"
 
 
 def build(config: Experiment, built: evaluator.Evaluator) -> tuple[EvaluationSet, ...]:
     """The validation data and the sets, in the order of the configuration.
 
-    Without the validation data if other tasks are evaluated. Call it in the strategy's scope.
+    Omits the validation data if other tasks are evaluated. Call it in the strategy's scope.
 
     Args:
         config: The experiment.
-        built: Has the run's task, and the evaluators of the sets that have their own.
+        built: Has the run's task, and the evaluators of the sets that have their own task.
     """
     intervals = intervals_of(config)
     named = [_built(config, each, built, intervals) for each in config.run.evaluation_sets]
@@ -99,7 +99,7 @@ def _dataset(config: Experiment, each: EvaluationSetConfig, task: base_task.Task
 def build_others(
     config: Experiment, built: evaluator.Evaluator, tasks: Mapping[str, base_task.Task]
 ) -> None:
-    """Gives an evaluator those of the sets that have a task of their own.
+    """Gives an evaluator the sets that have their own task.
 
     Call it in the strategy's scope.
 
@@ -117,7 +117,7 @@ def build_others(
 
 
 def intervals_of(config: Experiment) -> dict[str, schedule.Interval]:
-    """The steps between a set's evaluations, by its prefix; empty for the validation data."""
+    """The steps between a set's evaluations, by its prefix. Empty for the validation data."""
     interval = epochs.interval(config, "trainer.validation_interval")
     own = {
         prefix(each): epochs.interval(config, f"run.evaluation_sets[{index}].interval") or interval
@@ -128,20 +128,20 @@ def intervals_of(config: Experiment) -> dict[str, schedule.Interval]:
 
 @dataclasses.dataclass(frozen=True)
 class Due:
-    """Which part of an evaluation a run's grid has at its step.
+    """Selects the part of an evaluation that a run's schedule has at its step.
 
-    The rest was evaluated where an earlier start of the run ended, or stopped.
+    The rest was evaluated because an earlier attempt of the run ended or stopped there.
 
     Attributes:
-        grid: When things fall due.
-        intervals: As `intervals_of` returns them.
+        grid: The schedule.
+        intervals: The result of `intervals_of`.
     """
 
     grid: schedule.Grid
     intervals: Mapping[str, schedule.Interval]
 
     def __call__(self, row: records.Evaluation) -> records.Evaluation:
-        """The row with the metrics that are due at its step."""
+        """The row with the metrics that are scheduled at its step."""
         due = {name: value for name, value in row.metrics.items() if self._is_due(row.step, name)}
         return row if len(due) == len(row.metrics) else dataclasses.replace(row, metrics=due)
 
@@ -159,9 +159,9 @@ def dataset(
     determinism: Determinism | None = None,
     start: int = 0,
 ) -> Any:
-    """Data for `Evaluator.evaluate_on`: the first `examples`, None for all, from batch `start` on.
+    """Data for `Evaluator.evaluate_on`, starting at batch `start`.
 
-    Call it inside the strategy's scope.
+    Contains the first `examples`, or all if None. Call it inside the strategy's scope.
     """
     strategy.check_batch(tf.distribute.get_strategy(), data, name)
     threads = config.runtime.dataset_num_private_threads
@@ -171,7 +171,7 @@ def dataset(
 
 
 def named(logs: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    """A set's results by their names in a row: the loss is `<prefix>loss`."""
+    """A set's results by their names in a row. The loss is `<prefix>loss`."""
     return {_name(name, prefix): value for name, value in logs.items()}
 
 
@@ -182,11 +182,11 @@ def metric_names(
 
     Args:
         config: The experiment.
-        names: What its task produces.
-        others: What the tasks of sets produce that have their own, by the title of the set.
+        names: The metrics that its task produces.
+        others: The metrics of the sets' own tasks, by the title of the set.
 
     Raises:
-        ConfigError: two metrics would have one name.
+        ConfigError: two metrics would have the same name.
     """
     sets = config.run.evaluation_sets
     prefixes = ["", *map(prefix, sets)] if multitask.evaluates_own(config) else []
@@ -206,7 +206,7 @@ def metric_names(
 
 
 def prefix(each: EvaluationSetConfig) -> str:
-    """Before the names of a set's metrics."""
+    """The prefix of a set's metric names."""
     return each.prefix or f"{each.name}/"
 
 
@@ -215,7 +215,7 @@ def _name(metric: str, prefix: str) -> str:
 
 
 def portion(each: EvaluationSetConfig, task: base_task.Task) -> int | None:
-    """The number of examples to evaluate; None for all.
+    """The number of examples to evaluate, or None for all.
 
     For a `share`, the examples are counted by reading them once, unless the data's configuration
     has a method `size()`.

@@ -1,4 +1,4 @@
-"""Evaluates a model: official's Trainer, with every example counted once."""
+"""Evaluates a model with Model Garden's Trainer, with every example counted once."""
 
 import contextlib
 import functools
@@ -28,37 +28,37 @@ from runner.reporting import task_summaries
 
 Logs = dict[str, Any]
 
-WEIGHT = "weight"  # a task's validation_step may return this beside its loss: the loss's weight
-IS_DEFINED = "is_defined"  # a metric may have this method: whether it has a result
+WEIGHT = "weight"  # the loss's weight, which a task's validation_step may return with its loss
+IS_DEFINED = "is_defined"  # an optional method of metrics: whether there is a result
 
 
 class Evaluator(base_trainer.Trainer):
     """Evaluates one model.
 
-    It differs from official's Trainer in four ways. Validation loss is a mean over examples, not
-    over batches. A replica without examples in the last batch adds nothing. Averaged weights are
-    swapped in by copying. The loop over batches is in the graph, unless the task aggregates logs on
-    the host.
+    It differs from Model Garden's Trainer in four ways. Validation loss is a mean over examples,
+    not over batches. A replica without examples in the last batch adds nothing. Averaged weights
+    are swapped in by copying. The loop over batches is in the graph, unless the task aggregates
+    logs on the host.
 
     Create it inside the strategy's scope.
 
     Args:
         config: The experiment.
-        task: Official's contract of model, inputs, losses, metrics.
-        model: What `task.build_model` returned.
+        task: Model Garden's interface for model, inputs, losses and metrics.
+        model: The result of `task.build_model`.
         optimizer: None if neither training nor averaged weights need one.
-        validation_dataset: A distributed dataset; None evaluates nothing.
+        validation_dataset: A distributed dataset. None: no evaluation.
         train_dataset: A distributed dataset, for the subclass that trains.
-        check: Called before each batch, or before and after a loop in a graph; what it raises ends
+        check: Called before each batch, or before and after a loop in a graph. Its exceptions end
             the evaluation.
-        free: A loop in a graph ends after the batch during which this becomes false; `check` must
-            raise then.
+        free: A loop in a graph ends after the batch during which this becomes false. `check` must
+            then raise.
         evaluated: Records whether the validation inputs are deterministic.
-        summaries: Where the task's `tf.summary` goes while it evaluates; also an attribute.
-        step: The training step of the weights; None: a new variable.
+        summaries: Receives the task's `tf.summary` during evaluation. Also an attribute.
+        step: The training step of the weights. None: a new variable.
 
     Attributes:
-        others: Evaluators of the same weights for other tasks, by the name that `evaluate_on` gets.
+        others: Evaluators of the same weights for other tasks, by the name passed to `evaluate_on`.
         left_out: Whether the last evaluation ended before its (finite) data did.
     """
 
@@ -84,7 +84,7 @@ class Evaluator(base_trainer.Trainer):
                 config,
                 task,
                 model,
-                optimizer or tf.Module(),  # official's checkpoint wants something trackable
+                optimizer or tf.Module(),  # Model Garden's checkpoint needs a trackable object
                 train=train_dataset is not None,
                 evaluate=validation_dataset is not None,
                 train_dataset=train_dataset,
@@ -94,7 +94,7 @@ class Evaluator(base_trainer.Trainer):
             check_names(task, [*self.validation_metrics, self.validation_loss])
         if step is not None:
             self._global_step = step
-        tf.summary.experimental.set_step(self.global_step)  # as Orbit does
+        tf.summary.experimental.set_step(self.global_step)  # like Orbit
         self.summaries = summaries or task_summaries.Summaries()
         self.others: dict[str, Evaluator] = {}
         self.left_out = False
@@ -113,21 +113,22 @@ class Evaluator(base_trainer.Trainer):
         self._task_step = tf_internals.converted(task.validation_step)
 
     def _validate_params(self, *_: Any, **__: Any) -> None:
-        """Official asks for the sections of data that it has not been given; none is needed."""
+        """Skips Model Garden's check for data configs it was not given, as none is needed."""
 
     @property
     def averages(self) -> weight_averages.Averages | None:
-        """The averaged weights; None if the optimizer keeps none."""
+        """The averaged weights, or None if the optimizer has none."""
         return self._averages
 
     def initialize(self, *, whole: bool = False) -> None:
-        """Loads the task's `init_checkpoint`; averages start at the resulting weights.
+        """Loads the task's `init_checkpoint`. Averages start at the resulting weights.
 
-        Variables that match are loaded and the others are reported. A task that overrides
-        `initialize` loads it in its own way.
+        Matching variables are loaded and the others are reported. A task that overrides
+        `initialize` loads the checkpoint in its own way.
 
         Args:
-            whole: Reject a checkpoint that lacks any weight; a task's own way is not checked.
+            whole: Reject a checkpoint that lacks any weight. Not checked if the task overrides
+                `initialize`.
         """
         path = self.config.task.init_checkpoint
         if type(self.task).initialize is not base_task.Task.initialize:
@@ -147,7 +148,7 @@ class Evaluator(base_trainer.Trainer):
         except Exception as error:
             path = self.config.task.init_checkpoint
             if path and "://" not in path and not Path(path).is_file():
-                warm_start.find(Path(path))  # says so if it is missing or damaged
+                warm_start.find(Path(path))  # raises if it is missing or damaged
             if path and (why := warm_start.misfit(error)):
                 users = user_code.users(traceback.extract_tb(error.__traceback__))
                 where = f" ({users[-1].place})" if users else ""
@@ -159,11 +160,11 @@ class Evaluator(base_trainer.Trainer):
             raise
 
     def restore(self, path: Path) -> None:
-        """Restores what an evaluation needs; only the weights if `path` holds averages alone.
+        """Restores the state an evaluation needs, or only weights if `path` holds only averages.
 
         Raises:
-            DamagedError: it is damaged or missing.
-            ConfigError: it was written for another model.
+            DamagedError: the checkpoint is damaged or missing.
+            ConfigError: the checkpoint was written for another model.
         """
         with team.current().together("restore", str(path)):
             self._restore(path)
@@ -175,10 +176,10 @@ class Evaluator(base_trainer.Trainer):
             self.restore_weights(path)
 
     def restore_weights(self, path: Path) -> None:
-        """Restores a checkpoint of weights alone, which averages then start from.
+        """Restores a checkpoint that holds only weights. Averages then start from them.
 
         Raises:
-            DamagedError, ConfigError: as `restore` does.
+            DamagedError, ConfigError: raised as by `restore`.
         """
         weights = tf.train.Checkpoint(model=self.model, global_step=self.global_step)
         restore.restore(weights, path, partly=True)
@@ -186,13 +187,13 @@ class Evaluator(base_trainer.Trainer):
             self._averages.start()
 
     def evaluate(self, num_steps: tf.Tensor) -> Logs:
-        """Evaluates with the averaged weights if there are any; see `orbit.AbstractEvaluator`.
+        """Evaluates with the averaged weights if there are any. See `orbit.AbstractEvaluator`.
 
         Args:
-            num_steps: How many batches; -1 for all.
+            num_steps: The number of batches, or -1 for all.
 
         Returns:
-            Every validation metric, `validation_loss`, and what the task aggregates itself.
+            Every validation metric, `validation_loss`, and the results that the task aggregates.
 
         Raises:
             RunnerError: there was no example.
@@ -203,14 +204,14 @@ class Evaluator(base_trainer.Trainer):
             )
 
     def evaluate_on(self, dataset: Any, name: str, *, limit: int = 0) -> Logs:
-        """Evaluates as `evaluate` does, but on another dataset.
+        """Evaluates like `evaluate`, but on another dataset.
 
         Datasets with the same batch specification share one graph.
 
         Args:
             dataset: Distributed and finite.
-            name: What the error calls it if it is empty.
-            limit: How many batches count, the first ones; 0: all.
+            name: Its name in the error that is raised if it is empty.
+            limit: The number of batches to use, from the start. 0: all.
         """
         number, why = tf.constant(limit or -1), f"{name} is empty"
         with team.current().together("evaluate_on", name, limit):
@@ -220,12 +221,14 @@ class Evaluator(base_trainer.Trainer):
             return self._evaluate(dataset, number, why)
 
     def another(self, task: base_task.Task, name: str, dataset: Any) -> "Evaluator":
-        """An evaluator of the same weights for another task, for `others`; call it in the scope.
+        """Builds an evaluator of the same weights for another task, for `others`.
+
+        Call it in the strategy's scope.
 
         Args:
             task: The task.
             name: Its name, by which a model for several tasks has a part for it.
-            dataset: What is evaluated.
+            dataset: The dataset to evaluate.
         """
         return Evaluator(
             self.config,
@@ -247,7 +250,7 @@ class Evaluator(base_trainer.Trainer):
                 "the validation data are endless: set TrainerConfig.validation_steps, the number "
                 "of batches to evaluate"
             )
-        # A new iterator: reusing one saves a millisecond, but TensorFlow leaks 6 KiB.
+        # A new iterator, because reusing one saves a millisecond but makes TensorFlow leak 6 KiB.
         iterator = self._evaluated.begin(dataset)
         named = image_files.damage_named(dataset)
         recorded = self.summaries.recording()
@@ -261,10 +264,11 @@ class Evaluator(base_trainer.Trainer):
         return logs
 
     def _may_loop_in_graph(self, dataset: Any) -> bool:
-        """Whether the task aggregates nothing on the host, and a loop does not change batch shapes.
+        """Whether the loop over batches can be in a graph.
 
-        In a loop, replicas may run out of examples, so batches lose their static size, which a TPU
-        or a model may need.
+        This requires that the task aggregates nothing on the host, and that a loop does not change
+        batch shapes. In a loop, replicas may run out of examples, so batches lose their static
+        size, which a TPU or a model may need.
         """
         if type(self.task).aggregate_logs is not base_task.Task.aggregate_logs:
             return False
@@ -285,13 +289,13 @@ class Evaluator(base_trainer.Trainer):
         return bool(found), bool(rest), None
 
     def _score_all(self, iterator: Any, most: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Scores up to `most` batches; returns whether there was one, and whether more follow.
+        """Scores up to `most` batches. Returns whether there was one, and whether more follow.
 
         The next batch is fetched while one is scored.
         """
 
         def goes_on(batch: tf.experimental.Optional) -> tf.Tensor:
-            with tf.device("cpu:0"):  # on a GPU, each batch would wait for the one before
+            with tf.device("cpu:0"):  # on a GPU, each batch would wait for the previous one
                 return tf.logical_and(batch.has_value(), self._free)
 
         def turn(batch: tf.experimental.Optional) -> tuple[tf.experimental.Optional]:
@@ -304,7 +308,7 @@ class Evaluator(base_trainer.Trainer):
         return first.has_value() & (most > 0), last.has_value()
 
     def _score_together(self, iterator: Any, most: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """The same with other workers, who all stop after the same batch; also who wanted it."""
+        """Like `_score_all` with other workers, which stop together. Also returns who stopped."""
 
         def goes_on(batch: tf.experimental.Optional, stops: tf.Tensor) -> tf.Tensor:
             return batch.has_value() & ~tf.reduce_any(stops > 0)
@@ -320,11 +324,11 @@ class Evaluator(base_trainer.Trainer):
 
     @tf.function(autograph=False)
     def _stops(self) -> tf.Tensor:
-        """Of each worker, whether it was told to stop."""
+        """For each worker, whether it was asked to stop."""
         return team.current().share(~tf.convert_to_tensor(self._free))[:, 0]
 
     def _heed(self, stops: tf.Tensor) -> None:
-        """Ends the evaluation on all workers if one was told to stop."""
+        """Ends the evaluation on all workers if one was asked to stop."""
         if tf.reduce_any(stops > 0):
             team.current().stopped(stops.numpy())
             if not team.current().follows:
@@ -332,7 +336,7 @@ class Evaluator(base_trainer.Trainer):
             raise RunnerError("the evaluation was stopped")
 
     def _loop_on_host(self, iterator: Any, num_steps: tf.Tensor) -> tuple[bool, bool, Any]:
-        """Official's loop, which lets the task aggregate the logs of each batch."""
+        """Runs Model Garden's loop, in which the task can aggregate the logs of each batch."""
         found = False
 
         def step(iterator: Any) -> Any:
@@ -352,11 +356,11 @@ class Evaluator(base_trainer.Trainer):
 
     @contextlib.contextmanager
     def state_kept(self) -> Iterator[None]:
-        """A context after which all state of a checkpoint has the values it had before.
+        """A context that restores all state of a checkpoint when it exits.
 
-        Some layers change state when they are called without training, too: recurrent layers of
-        Keras 3 advance their seeds, stateful ones their states. What is kept of a variable
-        shares its memory until it changes.
+        Some layers also change state when they are called without training: recurrent layers of
+        Keras 3 advance their seeds, and stateful ones their states. A saved value shares the
+        variable's memory until the variable changes.
         """
         values = [variable.value() for variable in self._state]
         try:
@@ -367,7 +371,7 @@ class Evaluator(base_trainer.Trainer):
 
     @functools.cached_property
     def _state(self) -> list[tf.Variable]:
-        """Of each replica, the variables in a checkpoint, but for those of the optimizer."""
+        """Each replica's variables that are in a checkpoint, except the optimizer's."""
         excluded = {id(variable) for variable in optimizers.variables(self._optimizer)}
         tracked = tf.train.TrackableView(self.checkpoint).descendants()
         local = self.strategy.experimental_local_results
@@ -388,7 +392,7 @@ class Evaluator(base_trainer.Trainer):
             metric.reset_state()
 
     def eval_step(self, iterator: Any) -> Mapping[str, Any]:
-        """One batch on all replicas; its loss is weighted by its examples."""
+        """Evaluates one batch on all replicas, weighting its loss by its examples."""
         inputs, passed_through = self.next_eval_inputs(iterator)
         outputs = self.score(inputs)
         if self._several:
@@ -399,7 +403,7 @@ class Evaluator(base_trainer.Trainer):
         return {**passed_through, **results}
 
     def _of_all_workers(self, output: Any) -> tuple[tf.Tensor, ...]:
-        """What every replica has made of a batch, in the order of its examples."""
+        """Collects every replica's output for a batch, in the order of its examples."""
         local = self.strategy.experimental_local_results(output)
         if local[0].dtype in (tf.string, tf.variant):
             raise ConfigError(
@@ -414,7 +418,7 @@ class Evaluator(base_trainer.Trainer):
         return (tf.cast(gathered, local[0].dtype),)
 
     def score(self, inputs: Any) -> Any:
-        """Adds one batch to the metrics, on all replicas; what the task's step returns."""
+        """Adds one batch to the metrics, on all replicas. Returns the task's outputs."""
 
         def score(inputs: Any) -> Mapping[str, Any]:
             logs = self._task_step(inputs, model=self.model, metrics=self.validation_metrics)
@@ -422,7 +426,7 @@ class Evaluator(base_trainer.Trainer):
                 examples = tf.cast(batches.examples(inputs), tf.float32)
                 weight = logs.get(WEIGHT, examples)
                 loss = tf.convert_to_tensor(logs[self.task.loss])
-                mean = loss if loss.shape.rank == 0 else tf.reduce_mean(loss)  # of each example
+                mean = loss if loss.shape.rank == 0 else tf.reduce_mean(loss)  # per example
                 self.validation_loss.update_state(mean, sample_weight=weight)
             return logs
 
@@ -445,12 +449,12 @@ class Evaluator(base_trainer.Trainer):
 
 
 def part_for(model: Any, name: str) -> Any:
-    """The part of a model that a task of this name uses: one of several, or all of it."""
+    """The part of a model that a task of this name uses, or the whole model."""
     return model.sub_tasks[name] if isinstance(model, base_model.MultiTaskBaseModel) else model
 
 
 def check_names(task: base_task.Task, metrics: Sequence[tf_keras.metrics.Metric]) -> None:
-    """Raises ConfigError if two metrics share a name: results would hold only one."""
+    """Raises ConfigError if two metrics share a name, because results would hold only one."""
     names = [metric.name for metric in {id(metric): metric for metric in metrics}.values()]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ConfigError(
@@ -460,9 +464,9 @@ def check_names(task: base_task.Task, metrics: Sequence[tf_keras.metrics.Metric]
 
 
 def skip_empty(step: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """`step`, except that a replica without examples does nothing and returns empty tensors.
+    """Wraps `step` so that a replica without examples does nothing and returns empty tensors.
 
-    In the last batch a replica may get no examples, and a mean over nothing is NaN.
+    In the last batch, a replica may get no examples, and the mean would be NaN.
     """
 
     def guarded(inputs: Any) -> Any:

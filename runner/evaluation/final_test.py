@@ -1,4 +1,4 @@
-"""The test at the end of a run: the best weights, once."""
+"""Tests the best weights once at the end of a run."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -24,7 +24,7 @@ def build(
     best_folders: Iterable[Path],
     rows: history.History,
 ) -> "FinalTest | None":
-    """The final test, recorded in `folder`; None if no test data are configured."""
+    """The final test, recorded in `folder`, or None if no test data are configured."""
     if config.run.test.data is None:
         return None
     with built.strategy.scope():
@@ -34,16 +34,16 @@ def build(
 class FinalTest:
     """Tests the best weights of a run and, if configured, the last ones.
 
-    Each result is a row of history, named `test/...`, and a point in the folder `test` at the step
-    of the weights. A test that history has already is not done again.
+    Each result is a row of history, named `test/...`, and a point in the directory `test` at the
+    step of the weights. A test that is already in the history is not repeated.
 
     Create it inside the strategy's scope.
 
     Args:
         config: The experiment.
-        built: The evaluator; it holds the last weights at the end.
-        folder: The run's, or the evaluator's own.
-        best_folders: The folders of best checkpoints; what is in the first is tested.
+        built: The evaluator, which holds the last weights at the end.
+        folder: The directory of the run, or the evaluator's own.
+        best_folders: The directories of best checkpoints. The first one's checkpoint is tested.
         rows: The history in `folder`.
     """
 
@@ -68,14 +68,14 @@ class FinalTest:
     def run(self, step: int, last: Path) -> dict[str, Any]:
         """Tests the last weights if configured, then the best, which remain loaded.
 
-        Without a best checkpoint the last weights are tested.
+        If there is no best checkpoint, the last weights are tested.
 
         Args:
-            step: Where the run ended.
+            step: The last step of the run.
             last: The last checkpoint.
 
         Returns:
-            For JSON: `best` and `last`, what was tested of them, each with `step` and `metrics`.
+            For JSON: the tested ones of `best` and `last`, each with `step` and `metrics`.
         """
         best = checkpoint_files.latest(self._best) if self._best else None
         if best is None:
@@ -92,7 +92,7 @@ class FinalTest:
         }
 
     def _too_early(self) -> str:
-        """Why there is no best checkpoint, if all evaluations were too early for one."""
+        """Explains the missing best checkpoint, if all evaluations were too early for one."""
         first = self._config.run.retention.from_step
         if first and all(row.step < first for row in self._rows.evaluations):
             return f", as no evaluation came at step {first:,} or later"

@@ -1,9 +1,10 @@
-"""Training hands over the checkpoints that it removes to evaluators that evaluate every one.
+"""Hands off checkpoints, before training removes them, to evaluators that evaluate every one.
 
-Such an evaluator registers in its folder, `eval-<name>/evaluator.json`. Before training removes a
-checkpoint it links it into the `queue/` of each live evaluator. So every checkpoint from the
-registration on is in the run's folder or in the queue until it has been evaluated. It may be in
-both, and enter the queue after it was evaluated: the evaluator's own history says what is done.
+Such an evaluator registers in its directory, `eval-<name>/evaluator.json`. Before training removes
+a checkpoint, it links it into the `queue/` of each live evaluator. Every checkpoint since the
+registration is therefore in the run's directory or in the queue until it has been evaluated. It may
+be in both, and may enter the queue after it was evaluated. The evaluator's own history is the
+record of completed evaluations.
 """
 
 import contextlib
@@ -20,10 +21,10 @@ from runner.errors import ConfigError, RunnerError
 from runner.run_folder import watch
 
 GRACE_SECONDS = 600.0
-"""How long after its last heartbeat an evaluator counts as live.
+"""How long an evaluator is considered live after its last heartbeat.
 
-One that is killed and started again within that time misses nothing. For one that never returns,
-nothing is kept after it: its queue would fill the disk.
+An evaluator that is killed and restarted within that time misses nothing. If it never returns,
+checkpoints are no longer kept for it afterwards, because its queue would fill the disk.
 """
 
 
@@ -36,16 +37,16 @@ def registered(
     seconds: float = heartbeat.SECONDS,
     note: console.Note = console.say,
 ) -> Iterator[None]:
-    """A context in which the evaluator of `folder` counts as live.
+    """A context in which the evaluator of `folder` is live.
 
-    A clean end and a mistake in the configuration remove the registration. Another error, a signal
-    or a kill leaves it: the evaluator is expected back.
+    A clean end and a configuration error remove the registration. Another error, a signal or a kill
+    leaves it, because the evaluator is expected to restart.
 
     Args:
-        folder: `eval-<name>` in the run's folder.
+        folder: `eval-<name>` in the run's directory.
         policy: `latest` or `every`, as in `run_config.EvaluatorConfig`.
         metrics: The names that its evaluations produce.
-        seconds: Between two heartbeats.
+        seconds: The time between two heartbeats.
         note: Called if a heartbeat fails.
     """
     path = folder / layout.EVALUATOR
@@ -61,24 +62,24 @@ def registered(
 
 
 class Handover:
-    """Hands checkpoints over to the live evaluators of a run, from the process that trains.
+    """Hands off checkpoints to the live evaluators of a run, from the process that trains.
 
-    An evaluator is live while its registration keeps changing. The time since a change is measured
-    by this process's clock alone, since the clocks of two machines may differ.
+    An evaluator is live while its registration keeps changing. Only this process's clock measures
+    the time since a change, because the clocks of two machines may differ.
 
     Args:
-        model_dir: The run's folder.
-        clock: Seconds, for tests to inject.
+        model_dir: The run's directory.
+        clock: Returns seconds. Tests inject it.
     """
 
     def __init__(self, model_dir: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._model_dir = model_dir
         self._clock = clock
         self._glances: dict[Path, watch.Glance] = {}
-        self._alive: dict[Path, float] = {}  # when each was last seen changed
+        self._alive: dict[Path, float] = {}  # when each was last seen to change
 
     def live(self) -> list[Path]:
-        """The folders of the live evaluators that evaluate every checkpoint."""
+        """The directories of the live evaluators that evaluate every checkpoint."""
         now = self._clock()
         there = [path / layout.EVALUATOR for path in layout.evaluators(self._model_dir)]
         for path in there:
@@ -94,7 +95,7 @@ class Handover:
     def hand_over(self, path: Path) -> None:
         """Links checkpoint `path`, which is about to be removed, into the queue of each.
 
-        One without an index is ignored.
+        A checkpoint without an index is ignored.
 
         Raises:
             OSError: a queue cannot be written.
@@ -104,24 +105,24 @@ class Handover:
             for folder in folders:
                 recovery.clear_leftovers(
                     folder / layout.QUEUE
-                )  # of a trainer that was killed while it linked
+                )  # from a trainer that was killed while it linked
                 checkpoint_files.link(path, folder / layout.QUEUE / path.name)
-            done |= folders  # copies take time, and others may have registered meanwhile
+            done |= folders  # copies take time, so others may have registered in between
 
 
 def queued(folder: Path) -> list[Path]:
-    """The checkpoints in an evaluator's queue, the oldest first."""
+    """The checkpoints in an evaluator's queue, oldest first."""
     return checkpoint_files.there(folder / layout.QUEUE)
 
 
 def metrics_of(model_dir: Path, name: str) -> list[str] | None:
-    """The metrics that evaluator `name` produces; None if it is not registered."""
+    """The metrics that evaluator `name` produces, or None if it is not registered."""
     metrics = _said(layout.evaluator(model_dir, name) / layout.EVALUATOR).get("metrics")
     return [str(metric) for metric in metrics] if isinstance(metrics, list) else None
 
 
 def _said(path: Path) -> dict[str, Any]:
-    """The content of a registration; {} if it cannot be read, which must not end training."""
+    """Reads a registration. Returns {} if that fails, because training must continue."""
     try:
         said = files.read_json(path)
     except (OSError, RunnerError):

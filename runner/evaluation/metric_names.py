@@ -34,21 +34,21 @@ def check(
     evaluates: bool,
     evaluator: str = "",
 ) -> list[str] | None:
-    """Checks that evaluations will produce every metric that this process looks for.
+    """Checks that evaluations will produce every metric that this process needs.
 
     Args:
         config: Names the metrics.
         built: Has the task.
-        model_dir: The training run's folder.
+        model_dir: The training run's directory.
         evaluates: Whether this process evaluates.
-        evaluator: Its name, if it is one; empty: it trains.
+        evaluator: The name of this evaluator. Empty: this process trains.
 
     Returns:
-        What `produced` returns.
+        The result of `produced`.
 
     Raises:
-        ConfigError: there will be no such metric, or two of one name; the message lists the
-            metrics there will be.
+        ConfigError: a metric will not exist, or two have the same name. The message lists the
+            metrics that will exist.
     """
     watched = [*_best(config), *_decisions(config, evaluator)]
     own = produced(config, built, evaluates=evaluates and bool(watched))
@@ -67,9 +67,9 @@ def produced(
 ) -> list[str] | None:
     """The names of the metrics in this process's rows.
 
-    The metrics that a task declares are trusted. Those that it aggregates itself are found by a
-    trial on one batch, if this process evaluates. Otherwise, or if the trial fails, the names are
-    unknown: None.
+    The metrics that a task declares are trusted. If this process evaluates, it finds the metrics
+    that a task aggregates itself by a trial on one batch. Otherwise, or if the trial fails, the
+    names are unknown and the result is None.
     """
     own = _of(built, built.evaluate, evaluates) if multitask.evaluates_own(config) else []
     others = {
@@ -91,7 +91,7 @@ def _evaluate_on(built: evaluator.Evaluator, name: str, batches: tf.Tensor) -> e
 def _of(
     built: evaluator.Evaluator, evaluate: Callable[[tf.Tensor], evaluator.Logs], evaluates: bool
 ) -> Collection[str] | None:
-    """The names of what one task's evaluation produces; None: they are unknown."""
+    """The names that one task's evaluation produces, or None if they are unknown."""
     if not _aggregates(built.task):
         with built.strategy.scope():
             declared = built.task.build_metrics(training=False)
@@ -103,14 +103,14 @@ def _of(
         return scalars.scalars(evaluate(tf.constant(1)))
     except RunnerError:
         raise
-    except Exception as error:  # the task's own, which may need all of the data
+    except Exception as error:  # raised by the task, which may need all of the data
         why = f"{type(error).__name__}: {error}".splitlines()[0]
         console.say(f"the metrics' names are not checked: one batch alone fails ({why})")
         return None
 
 
 def _scalars(metric: tf_keras.metrics.Metric) -> Collection[str]:
-    """A metric's names in rows; one whose result needs data is taken for a scalar."""
+    """A metric's names in rows. A metric whose result needs data is assumed to be a scalar."""
     try:
         result = metric.result()
     except Exception:
@@ -127,7 +127,7 @@ def _best(config: Experiment) -> Iterator[_Watched]:
 
 
 def _decisions(config: Experiment, evaluator: str) -> Iterator[_Watched]:
-    """The metrics of the rules: in training all rules, in an evaluator those that name it."""
+    """The metrics of the rules: all rules in training, those that name it in an evaluator."""
     for rule in (config.run.early_stopping, config.run.plateau):
         if evaluator and rule.source != evaluator:
             continue
@@ -138,7 +138,7 @@ def _decisions(config: Experiment, evaluator: str) -> Iterator[_Watched]:
 
 
 def _check_foreign(each: _Watched, own: list[str] | None, known: list[str] | None) -> None:
-    """Checks an evaluator's metric against those it reports, or else against this task's.
+    """Checks an evaluator's metric against those it reports, or against this task's.
 
     A running evaluator that does not know its metrics (`known` is empty) is trusted.
     """
@@ -154,7 +154,7 @@ def _check_foreign(each: _Watched, own: list[str] | None, known: list[str] | Non
 
 
 def _refuse_idle(config: Experiment) -> None:
-    """Rejects rules that depend on evaluations that no process makes."""
+    """Rejects rules that depend on evaluations that no process performs."""
     for rule in (config.run.early_stopping, config.run.plateau):
         if (rule.higher or rule.lower) and not rule.source:
             name = type(rule).__name__

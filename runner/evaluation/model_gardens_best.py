@@ -1,6 +1,6 @@
-"""The best evaluation that Model Garden noted in a directory that this runner continues.
+"""Imports the best evaluation that Model Garden noted in a directory that this runner continues.
 
-Without it, the first evaluation here would count as the best and replace a better one.
+Without it, the first evaluation here would become the best and replace a better one.
 """
 
 from pathlib import Path
@@ -15,15 +15,15 @@ _STEP = "best_ckpt_global_step"
 
 
 def adopt(model_dir: Path, folder: Path, *, averaged: bool) -> records.Evaluation | None:
-    """The best evaluation so far, for the history; None if Model Garden noted none.
+    """The best evaluation so far, for the history, or None if Model Garden noted none.
 
-    Its checkpoint gets the name that this runner gives it, in addition to its own.
+    Its checkpoint also gets this runner's name for it, in addition to its own.
 
     Args:
         model_dir: The run's directory.
         folder: The directory of the best checkpoint.
-        averaged: Whether the optimizer averages weights. Model Garden then exports averages in the
-            place of the weights, so the best one is the checkpoint of that step in `model_dir`.
+        averaged: Whether the optimizer averages weights. Model Garden then exports averages instead
+            of the weights, so the best checkpoint is that of the same step in `model_dir`.
     """
     path = folder / layout.INFO
     try:

@@ -1,4 +1,4 @@
-"""Statistics of batch normalization, computed anew for weights that no step of training had."""
+"""Recomputes statistics of batch normalization for weights that no training step had."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,20 +12,20 @@ from runner.internals import keras as keras_internals
 
 
 def recompute(built: evaluator.Evaluator, inputs: Callable[[], Any], batches: int) -> bool:
-    """Makes the statistics in a model's layers the means over some batches of training data.
+    """Sets the statistics in a model's layers to the means over some batches of training data.
 
-    Each layer's are those of the batches as they pass with the present weights, in training mode,
-    each batch counting alike, as in the paper on SWA (Izmailov et al. 2018). Layers that are frozen
-    keep theirs.
+    Each layer's statistics are those of the batches that pass through the current weights in
+    training mode. All batches have equal weight, as in the paper on SWA (Izmailov et al. 2018).
+    Frozen layers keep their statistics.
 
     Args:
         built: Holds the weights.
-        inputs: Makes distributed training data, in the strategy's scope; called only if the model
+        inputs: Creates distributed training data, in the strategy's scope. Called only if the model
             has such layers.
-        batches: How many batches are used, the first ones.
+        batches: The number of batches to use, from the start.
 
     Returns:
-        Whether there were any.
+        Whether there were any such layers.
 
     Raises:
         RunnerError: the training data ended.
@@ -38,7 +38,7 @@ def recompute(built: evaluator.Evaluator, inputs: Callable[[], Any], batches: in
     totals = [np.zeros(variable.shape, np.float64) for variable, _ in found]
     step = tf.function(_step)
     for _ in range(batches):
-        for variable, _ in found:  # from 0, one update is the share of the batch's own value
+        for variable, _ in found:  # starting at 0, an update is the share of the batch's value
             variable.assign(tf.zeros_like(variable))
         try:
             step(built, next(iterator))
@@ -55,14 +55,14 @@ def recompute(built: evaluator.Evaluator, inputs: Callable[[], Any], batches: in
 
 
 def _statistics(model: Any) -> Iterator[tuple[tf.Variable, float]]:
-    """Each moving mean and variance that training updates, and the share of a batch in it."""
+    """Yields each moving mean and variance that training updates, and a batch's share in it."""
     for layer in (*keras_internals.layers(model), *getattr(model, "inner_layers", ())):
         momentum = getattr(layer, "momentum", None)
         if not isinstance(momentum, float) or momentum == 1 or not layer.trainable:
             continue
         for name in ("moving_mean", "moving_variance"):
             if (variable := getattr(layer, name, None)) is not None:
-                inner = getattr(variable, "value", None)  # of Keras 3
+                inner = getattr(variable, "value", None)  # in Keras 3
                 yield (variable if callable(inner) or inner is None else inner), 1 - momentum
 
 
@@ -76,8 +76,8 @@ def _step(built: evaluator.Evaluator, batch: Any) -> None:
 
 
 class _Still:
-    """An optimizer that leaves everything as it is."""
+    """An optimizer that changes nothing."""
 
     def apply_gradients(self, gradients: Any, *_: Any, **__: Any) -> None:
-        """Does nothing with them."""
+        """Consumes the gradients without applying them."""
         list(gradients)

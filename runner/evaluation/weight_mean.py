@@ -1,4 +1,4 @@
-"""The mean of the weights of several checkpoints (SWA): written, evaluated and kept."""
+"""The mean of the weights of several checkpoints (SWA), which is written, evaluated and kept."""
 
 import dataclasses
 import time
@@ -27,11 +27,11 @@ def write(
     """Writes the mean of several checkpoints, and loads it from there into `built`.
 
     Args:
-        built: Evaluates it afterwards.
+        built: Evaluates the mean afterwards.
         sources: Checkpoints of one run, oldest first.
-        target: The path of the new checkpoint, which holds weights alone.
-        inputs: Makes training data, for statistics of batch normalization.
-        batches: From how many batches these are computed.
+        target: The path of the new checkpoint, which holds only weights.
+        inputs: Creates training data, for statistics of batch normalization.
+        batches: The number of batches used for these statistics.
 
     Raises:
         ConfigError: the checkpoints do not hold the same weights.
@@ -47,14 +47,14 @@ def write(
 
 
 def is_wanted(config: Experiment) -> bool:
-    """Whether a run is to end with a mean."""
+    """Whether a run is configured to end with a mean."""
     return bool(config.run.weight_mean.last or config.run.weight_mean.from_step)
 
 
 def chosen(config: Experiment, grid: schedule.Grid, steps: Sequence[int]) -> list[int]:
-    """Which of the committed `steps` a run takes the mean of; none if it takes no mean.
+    """Selects the saved `steps` that a run averages. Empty if it computes no mean.
 
-    Commits that a signal asked for do not count: a run without it would not have them.
+    Checkpoints that were saved because of a signal are ignored, as an undisturbed run lacks them.
     """
     options = config.run.weight_mean
     if not is_wanted(config):
@@ -65,15 +65,15 @@ def chosen(config: Experiment, grid: schedule.Grid, steps: Sequence[int]) -> lis
 
 @dataclasses.dataclass
 class WeightMean:
-    """The mean of the weights of a run that has ended, in the folder `mean`, with its scores.
+    """The mean of the weights of a run that has ended, in the directory `mean`, with its scores.
 
     Attributes:
         config: The experiment.
-        grid: When commits fall due.
+        grid: The schedule of checkpoints.
         built: Holds the last weights at the end.
-        folder: The run's.
+        folder: The run's directory.
         rows: Its history, which gets the result.
-        evaluated: Evaluates the weights that are loaded.
+        evaluated: Evaluates the loaded weights.
         inputs: As for `write`.
     """
 
@@ -86,10 +86,10 @@ class WeightMean:
     inputs: Callable[[], Any]
 
     def run(self, step: int) -> dict[str, Any]:
-        """Takes the mean that the configuration asks for, unless history has it already.
+        """Computes the configured mean, unless the history already has it.
 
         Args:
-            step: Where the run has ended; the weights of that step are loaded again afterwards.
+            step: The last step of the run, whose weights are loaded again afterwards.
 
         Returns:
             For JSON: the steps, and the metrics. Empty if there is no mean.
@@ -131,7 +131,7 @@ class WeightMean:
 
 
 def _keep(row: records.Mean, target: Path) -> None:
-    """Makes the folder name this mean, and hold no other."""
+    """Makes the directory name this mean, and removes any other."""
     checkpoint_files.list_committed(target.parent, [target.name])
     info = {**records.plain(row.metrics), "steps": list(row.steps), "checkpoint": target.name}
     files.write_json(target.parent / layout.INFO, info)

@@ -1,4 +1,4 @@
-"""Makes a Keras model anew from its configuration, here or in another process."""
+"""Recreates a Keras model from its configuration, here or in another process."""
 
 import hashlib
 import json
@@ -29,10 +29,10 @@ _INSTEAD = (
 
 
 def library(model: Any, where: str = "model") -> Any:
-    """The `keras` or `tf_keras` that a model is of.
+    """The library of a model, `keras` or `tf_keras`.
 
     Raises:
-        ConfigError: it is not a Keras model; `where` names it.
+        ConfigError: it is not a Keras model. `where` names it.
     """
     if keras3.is_keras3(model):
         import keras
@@ -44,7 +44,7 @@ def library(model: Any, where: str = "model") -> Any:
 
 
 def text(model: Any) -> str:
-    """A model's layers and what it was compiled with, without weights: JSON.
+    """Serializes a model's layers and compile arguments as JSON, without weights.
 
     Raises:
         ConfigError: one of its layers has no configuration.
@@ -61,14 +61,14 @@ def text(model: Any) -> str:
 
 
 def made(text: str, *, of: Any = None) -> Any:
-    """The model that `text` describes, not compiled, with new weights.
+    """Creates the model that `text` describes, not compiled, with new weights.
 
     Args:
-        text: From the function above.
-        of: The model that it was made from, if that is at hand; its classes need not be importable.
+        text: The result of the function `text`.
+        of: The original model, if available. Its classes then need not be importable.
 
     Raises:
-        ConfigError: one of its layers cannot be made in this process.
+        ConfigError: one of its layers cannot be created in this process.
     """
     stored = json.loads(text)
     keras = _library(stored)
@@ -83,33 +83,33 @@ def made(text: str, *, of: Any = None) -> Any:
 
 
 def compiled(text: str) -> dict[str, Any] | None:
-    """The serialized arguments of `compile` in `text`; None if the model was not compiled."""
+    """The serialized arguments of `compile` in `text`, or None if the model was not compiled."""
     return json.loads(text)["model"].get(_COMPILED)
 
 
 def compile_config(model: Any) -> dict[str, Any]:
-    """The serialized arguments of `compile`, with those of losses and metrics; empty without."""
+    """The serialized arguments of `compile`, including losses' and metrics', or {} without."""
     if keras3.is_keras3(model):
         return keras3_internals.compile_config(model)
     return model.get_compile_config() or {}
 
 
 def fingerprint(text: str) -> str:
-    """A hash of what `text` describes; names of layers, which Keras counts up, do not matter.
+    """A hash of the model in `text`. Names of layers, which Keras numbers, do not matter.
 
-    Nor does it matter whether the model was built.
+    It also does not matter whether the model was built.
     """
     stored = unbuilt(json.loads(text))
     names: dict[str, str] = {}
     for each in _values(stored["model"]["config"], "name"):
         names.setdefault(each, f"#{len(names)}")
-    (stored["model"].get(_COMPILED) or {}).pop("optimizer", None)  # the configuration shows it
+    (stored["model"].get(_COMPILED) or {}).pop("optimizer", None)  # it is in the configuration
     plain = json.dumps(_renamed(stored, names), sort_keys=True)
     return f"{stored['model']['class_name']}: {_digest(plain)}"
 
 
 def unbuilt(stored: Any) -> Any:
-    """What `text` holds, without what Keras adds to it once a model has its weights."""
+    """The content of `text`, without the parts that Keras adds once a model has its weights."""
     if isinstance(stored, list):
         return [unbuilt(part) for part in stored]
     if not isinstance(stored, dict):
@@ -129,7 +129,7 @@ def policies(model: Any) -> set[str]:
 
 
 def is_model(value: Any) -> bool:
-    """Whether this is a model, not a function that makes one."""
+    """Whether this is a model rather than a function that builds one."""
     return hasattr(value, "get_compile_config")
 
 
@@ -139,13 +139,13 @@ def is_built(model: Any) -> bool:
 
 
 def build(model: Any, example: Any) -> None:
-    """Calls a model, which makes its weights.
+    """Calls a model, which creates its weights.
 
-    A Sequential one without an Input takes its input's shape from that of its first batch; a second
-    one of another size tells it that batches may be of any.
+    A Sequential model without an Input takes its input's shape from that of its first batch. A
+    second batch of another size shows it that batches may have any size.
 
     Args:
-        model: Of either Keras.
+        model: A model of either Keras.
         example: The features of one example, [1, ...].
 
     Raises:
@@ -169,14 +169,14 @@ def copy_weights(source: Any, target: Any) -> None:
 
 
 def compile_with(model: Any, changed: dict[str, Any]) -> None:
-    """Compiles a model with another loss, metrics or optimizer; what is not given stays.
+    """Compiles a model with another loss, metrics or optimizer, and keeps the other arguments.
 
     Args:
-        model: Of either Keras; without an optimizer it stays without.
-        changed: Arguments of `compile`; if there are none, nothing is done.
+        model: A model of either Keras. Without an optimizer, it stays without one.
+        changed: Arguments of `compile`. If empty, the model stays unchanged.
 
     Raises:
-        ConfigError: what the model was compiled with cannot be kept.
+        ConfigError: some of the model's compile arguments cannot be kept.
     """
     if not changed:
         return
@@ -213,7 +213,7 @@ def _layers(model: Any) -> Iterator[Any]:
 
 
 def check_vocabularies(model: Any) -> None:
-    """Checks that layers know their vocabularies from their configuration.
+    """Checks that layers have their vocabularies in their configuration.
 
     Raises:
         ConfigError: a layer has adapted to one, which a copy and a checkpoint would lack.
@@ -234,10 +234,10 @@ def _adapted(model: Any) -> list[Any]:
 
 
 def _add_adapted(config: Any, adapted: dict[str, Any]) -> None:
-    """Puts what normalization layers have adapted to into their configuration.
+    """Adds the statistics of adapted normalization layers to their configuration.
 
-    Keras has it in weights, but computes with a constant that it makes of them when the layer is
-    built or adapts, so weights that are copied or restored later would not count.
+    Keras keeps them in weights, but computes with a constant that it derives from them when the
+    layer is built or adapts. Weights that are copied or restored later would have no effect.
     """
     for part in config.values() if isinstance(config, dict) else config:
         if isinstance(part, dict | list):
@@ -250,7 +250,7 @@ def _add_adapted(config: Any, adapted: dict[str, Any]) -> None:
 
 
 def _weights(model: Any) -> list[tuple[Any, bool]]:
-    """A model's weights, and whether they are copied: those of an adapted layer are constants."""
+    """A model's weights, and whether to copy each. An adapted layer's are constants."""
     constant = {id(weight) for layer in _adapted(model) for weight in layer.weights}
     moves = [id(weight) not in constant for weight in model.weights]
     values = model.get_weights()

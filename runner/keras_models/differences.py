@@ -1,4 +1,4 @@
-"""In which layers a Keras model differs from the one that a run was trained with."""
+"""Finds the layers in which a Keras model differs from the one that a run was trained with."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -9,15 +9,15 @@ from runner.keras_models import copies
 _COMPILED = "compile_config"
 _SHOWN = 3
 _LONGEST = 60
-_NAMES = ("name", "shared_object_id")  # depend on what else the process has built
+_NAMES = ("name", "shared_object_id")  # depend on the other objects built in the process
 
 
 def between(old: str, new: str) -> str:
-    """The differences between two models, in words.
+    """Describes the differences between two models.
 
     Args:
-        old: What `copies.text` said of the model before.
-        new: What it says of the model now.
+        old: The result of `copies.text` for the earlier model.
+        new: The result of `copies.text` for the current model.
     """
     before, after = (copies.unbuilt(json.loads(each)["model"]) for each in (old, new))
     lines = [*_layers(before, after), *_compiled(before, after)]
@@ -32,7 +32,7 @@ def _layers(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str
     for was, now in zip(old, new, strict=False):
         if was.get("class_name") != now.get("class_name"):
             yield f"{_named(now)} is in the place of {_named(was)}"
-            return  # all that follows may merely be moved
+            return  # the following layers may merely have moved
         if changes := list(_changes(was.get("config"), now.get("config"))):
             yield f"{_named(now)}: {', '.join(changes)}"
     for which, layers in (("new", new[len(old) :]), ("gone", old[len(new) :])):
@@ -42,12 +42,12 @@ def _layers(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str
 def _compiled(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
     old, new = (dict(each.get(_COMPILED) or {}) for each in (before, after))
     for each in (old, new):
-        each.pop("optimizer", None)  # the configuration shows it
+        each.pop("optimizer", None)  # it is in the configuration
     yield from _changes(old, new)
 
 
 def _changes(old: Any, new: Any) -> Iterator[str]:
-    """`units: 8 -> 16`; of objects of one class, such as losses, `loss: from_logits: ...`."""
+    """`units: 8 -> 16`, or for objects of one class, such as losses, `loss: from_logits: ...`."""
     if not isinstance(old, dict) or not isinstance(new, dict):
         return
     for key in {**old, **new}:

@@ -1,4 +1,4 @@
-"""A user's own data: arrays, an .npz file, or a tf.data.Dataset of (x, y) or (x, y, weights)."""
+"""A user's data: arrays, an .npz file, or a tf.data.Dataset of (x, y) or (x, y, weights)."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +18,7 @@ _EXPECTED = (
     "x and y, or a tf.data.Dataset of such pairs"
 )
 _NOTHING_COUNTS = "every sample_weight is 0, so nothing would be learned"
-_LOOKED_AT = 100  # batches of a dataset, until a weight is not 0
+_LOOKED_AT = 100  # maximum number of batches to search for a weight that is not 0
 
 
 class Arrays(NamedTuple):
@@ -27,8 +27,8 @@ class Arrays(NamedTuple):
     Attributes:
         x: Features, [n, ...].
         y: Labels, [n, ...].
-        weight: Sample weights, [n]; () if all examples count the same.
-        group: What tells which examples stay together in folds, [n]; () where nothing does.
+        weight: Sample weights, [n]. () if all examples have equal weight.
+        group: Marks examples that stay together in folds, [n]. () without groups.
     """
 
     x: Any
@@ -42,7 +42,7 @@ class Arrays(NamedTuple):
         return len(tf.nest.flatten(self.x)[0])
 
     def load(self) -> Callable[[tf.Tensor], Any]:
-        """The function that `runner.inputs` finds examples by; see `batch`."""
+        """The function with which `runner.inputs` looks up examples. See `batch`."""
         with tf.device("cpu:0"):
             parts = tf.nest.map_structure(tf.constant, batch(*self[:3]))
 
@@ -56,7 +56,7 @@ class Arrays(NamedTuple):
         return Arrays(*tf.nest.map_structure(lambda part: part[index], tuple(self)))
 
     def classes(self) -> np.ndarray | None:
-        """The class of each example, [n], where labels are whole numbers or one-hot."""
+        """The class of each example, [n], if labels are integers or one-hot. Else None."""
         y = self.y
         if not isinstance(y, np.ndarray) or y.ndim > 2:
             return None
@@ -67,19 +67,19 @@ class Arrays(NamedTuple):
 
 
 Examples: TypeAlias = Arrays | tf.data.Dataset
-"""What `read` returns. A dataset has elements as from `batch`."""
+"""The result of `read`. A dataset has elements like those of `batch`."""
 
 
 def batch(x: Any, y: Any, weight: Any = ()) -> tuple[Any, tuple[Any, Any]]:
-    """An element as the task's steps take it: x, and y with its weights."""
+    """An element in the form that the task's steps take: x, and y with its weights."""
     return x, (y, weight)
 
 
 def read(given: Any, where: str, group: str = "") -> Examples:
-    """Checks what a user gave.
+    """Validates the user's data.
 
     Args:
-        given: Arrays, a path, or a dataset; see `_EXPECTED`.
+        given: Arrays, a path, or a dataset, as in `_EXPECTED`.
         where: Names it in messages.
         group: A further array that an .npz may have, for folds.
 
@@ -110,7 +110,7 @@ def of_fold(examples: Examples, data: Any, where: str) -> Examples:
     """The examples that a `SupervisedData` reads.
 
     Raises:
-        ConfigError: they cannot be divided, or not by `fold_group`.
+        ConfigError: they cannot be split, or not by `fold_group`.
     """
     if not data.folds:
         if data.fold_group:
@@ -126,7 +126,7 @@ def of_fold(examples: Examples, data: Any, where: str) -> Examples:
 
 
 def specs(examples: Examples) -> tuple[Any, tuple[Any, Any]]:
-    """The specification of a batch of any size, structured as by `batch`."""
+    """The specification of a batch of any size, structured like the result of `batch`."""
     if isinstance(examples, tf.data.Dataset):
         return tf.nest.map_structure(_any_size, examples.element_spec)
     return tf.nest.map_structure(
@@ -144,7 +144,7 @@ def first(examples: Examples) -> Any:
 
 
 def fingerprint(examples: Examples) -> str:
-    """Shapes, types and a hash of the values; of a dataset, its specification and length."""
+    """Shapes, types and a hash of the values. For a dataset, its specification and length."""
     if isinstance(examples, tf.data.Dataset):
         return f"{examples.element_spec}, {examples.cardinality()} batches"
     found = hashlib.blake2b(digest_size=6)
@@ -173,13 +173,13 @@ def first_batch(dataset: tf.data.Dataset) -> Any:
 
 
 def rebatched(dataset: tf.data.Dataset, size: int, *, training: bool) -> tf.data.Dataset:
-    """The same examples in batches of `size`; without end for training."""
+    """The same examples in batches of `size`, repeated endlessly for training."""
     if training and dataset.cardinality() != tf.data.INFINITE_CARDINALITY:
         dataset = dataset.repeat()
     if tf.nest.flatten(dataset.element_spec)[0].shape[0] != size:
         endless = dataset.cardinality() == tf.data.INFINITE_CARDINALITY
         dataset = dataset.rebatch(size, drop_remainder=training)
-        if endless:  # which is then no longer known
+        if endless:  # `rebatch` has lost this information
             known = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
             dataset = dataset.apply(known)
     return dataset.prefetch(tf.data.AUTOTUNE)
@@ -233,7 +233,7 @@ def _dataset(dataset: tf.data.Dataset, where: str) -> tf.data.Dataset:
 
 
 def _check_weights(dataset: tf.data.Dataset, where: str) -> None:
-    """Looks for a weight that is not 0, usually in the first batch only."""
+    """Searches for a weight that is not 0, usually in the first batch only."""
     seen = 0
     for _, _, weight in dataset.take(_LOOKED_AT):
         if any(part.numpy().any() for part in tf.nest.flatten(weight, expand_composites=True)):
@@ -247,7 +247,7 @@ def _check_weights(dataset: tf.data.Dataset, where: str) -> None:
 
 
 def _parts(value: Any, name: str) -> Any:
-    """Arrays in the structure given, floats as float32, which Keras computes with."""
+    """Arrays in the given structure, floats as float32, which Keras computes with."""
     if isinstance(value, Mapping):
         return {key: _parts(part, f"{name}[{key!r}]") for key, part in value.items()}
     nested = isinstance(value, tuple | list) and any(hasattr(part, "shape") for part in value)
@@ -270,10 +270,10 @@ def _parts(value: Any, name: str) -> Any:
 
 
 def _plain(value: Any, array: np.ndarray, name: str) -> np.ndarray:
-    """An array of strings or numbers from one of objects.
+    """Converts an array of objects to strings or numbers.
 
     Raises:
-        ConfigError: it holds other objects; of a table, the message names the column.
+        ConfigError: it holds other objects. For a table, the message names the column.
     """
     if all(isinstance(each, str | bytes) for each in array.flat):
         return array.astype(str)
@@ -288,7 +288,7 @@ def _plain(value: Any, array: np.ndarray, name: str) -> np.ndarray:
 
 
 def _kind(array: np.ndarray) -> str:
-    """What an array holds, in words."""
+    """Describes the content of an array."""
     if array.dtype.names:
         return f"records ({', '.join(array.dtype.names)})"
     if array.dtype != object:
@@ -329,7 +329,7 @@ def _check_values(arrays: Arrays, where: str) -> None:
 
 
 def _named(arrays: Arrays) -> Iterator[tuple[str, np.ndarray]]:
-    """Each array, with its name: `x`, `y['class']`."""
+    """Yields each array with its name: `x`, `y['class']`."""
     for name, part in zip(("x", "y", "sample_weight"), arrays[:3], strict=True):
         for path, leaf in _leaves(part):
             yield name + path, leaf

@@ -1,7 +1,7 @@
-"""A Keras 3 model as a tf_keras one, whose weights are the TensorFlow variables behind its own.
+"""Wraps a Keras 3 model as a tf_keras model with the TensorFlow variables behind its weights.
 
-So optimizers, averages, checkpoints and tables see the variables that they know. Checkpoints also
-hold what Keras 3 keeps beside its weights: the state of seed generators and recurrent layers.
+Optimizers, averages, checkpoints and tables then see variables that they know. Checkpoints also
+hold Keras 3's other state: that of seed generators and recurrent layers.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from runner.internals import keras3 as keras3_internals
 
 
 def is_keras3(model: Any) -> bool:
-    """Whether a model is of Keras 3, not of tf_keras."""
+    """Whether a model is a Keras 3 model rather than a tf_keras one."""
     return any(kind.__module__.partition(".")[0] == "keras" for kind in type(model).__mro__)
 
 
@@ -25,7 +25,7 @@ class Network(tf_keras.Model):
     """A built Keras 3 model.
 
     Raises:
-        ConfigError: it computes with another library than TensorFlow.
+        ConfigError: it computes with a library other than TensorFlow.
     """
 
     def __init__(self, network: Any) -> None:
@@ -33,7 +33,7 @@ class Network(tf_keras.Model):
         if tf.distribute.get_strategy().num_replicas_in_sync > 1:
             keras3_internals.average_over_replicas(network.non_trainable_variables)
         super().__init__(name=network.name, autocast=False)
-        self._network = lambda: network  # hidden from tf_keras, whose tracking takes it for a layer
+        self._network = lambda: network  # hidden, or tf_keras would track it as a layer
         seen: set[int] = set()
         self.parts = []
         for layer in _layers(network):
@@ -52,26 +52,26 @@ class Network(tf_keras.Model):
 
     @property
     def inner_layers(self) -> list[Any]:
-        """The layers of the Keras 3 model, which tf_keras does not know of."""
+        """The layers of the Keras 3 model, which tf_keras does not see."""
         return [layer for layer in _layers(self.network) if layer is not self.network]
 
     @property
     def output_names(self) -> Any:
-        """The names of a functional model's outputs; None for others."""
+        """The names of a functional model's outputs, or None for others."""
         return getattr(self.network, "output_names", None)
 
     @output_names.setter
-    def output_names(self, _: Any) -> None:  # tf_keras sets it to None when it is made
+    def output_names(self, _: Any) -> None:  # tf_keras sets it to None in its constructor
         pass
 
     @property
     def checkpoint_items(self) -> dict[str, Any]:
-        """What a checkpoint holds beside the weights, as official's trainers ask for it."""
+        """A checkpoint's content in addition to weights, as Model Garden's trainers expect it."""
         return {"seeds": self._state()}
 
     @property
     def losses(self) -> list[tf.Tensor]:
-        """Of `add_loss` and regularizers, as of the last call."""
+        """The losses of `add_loss` and regularizers, from the last call."""
         return self.network.losses
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
@@ -90,12 +90,12 @@ class _Part(tf_keras.layers.Layer):
 
     @property
     def trainable_weights(self) -> list[tf.Variable]:
-        """Those that are neither frozen nor statistics."""
+        """The weights that are neither frozen nor statistics."""
         return [v.value for v in self._variables() if v.trainable]
 
     @property
     def non_trainable_weights(self) -> list[tf.Variable]:
-        """The others."""
+        """The other weights."""
         return [v.value for v in self._variables() if not v.trainable]
 
 
@@ -115,12 +115,12 @@ def in_precision() -> Iterator[None]:
 
 
 def _part(layer: Any, variables: list[Any]) -> _Part:
-    """A part that says its layer's class in the table of layers."""
+    """A part that has its layer's class name in the table of layers."""
     return type(type(layer).__name__, (_Part,), {})(layer, variables)
 
 
 def _layers(network: Any) -> Iterator[Any]:
-    """The layers, also those of models within; last, the model, for what it owns itself."""
+    """Yields the layers, also of nested models. The model is last, for its own variables."""
     for layer in network.layers:
         yield from _layers(layer) if hasattr(layer, "layers") else [layer]
     yield network

@@ -1,4 +1,4 @@
-"""The model that a task trains, and how it is scored."""
+"""The model that a task trains, and its loss and metrics."""
 
 import functools
 import importlib
@@ -18,18 +18,18 @@ from runner.internals import keras3 as keras3_internals
 from runner.keras_models import copies, keras3, scoring, sources
 
 Named: TypeAlias = str | FunctionConfig
-"""Keras's name of a loss or metric; or a function or class, perhaps with arguments."""
+"""Keras's name of a loss or metric, or a function or class, perhaps with arguments."""
 
 
 class Origin(NamedTuple):
-    """Where a model comes from, the first of these that is there.
+    """Where a model comes from: the first of these that is available.
 
     Attributes:
         given: A model in memory, which is copied, or a function that builds one.
         named: A function that gin binds.
-        folder: The run's folder, where `runner.fit` leaves the model's layers.
+        folder: The run's directory, where `runner.fit` stores the model's layers.
         example: The features of one example, for a model that has no weights before its first call.
-        lasting: Whether layers of a model in memory are left in the run's folder.
+        lasting: Whether to store the layers of a model in memory in the run's directory.
     """
 
     given: Any
@@ -39,7 +39,7 @@ class Origin(NamedTuple):
     lasting: bool = True
 
     def model(self) -> Any:
-        """A model of either Keras, with its weights, which no one else holds.
+        """A model of either Keras, with its weights, which has no other user.
 
         Raises:
             ConfigError: there is none, or it cannot be copied.
@@ -63,7 +63,7 @@ class Origin(NamedTuple):
         return model
 
     def compiled(self, model: Any) -> scoring.Compiled:
-        """What `model`, which the method above returned, was compiled with."""
+        """The compile arguments of `model`, which the method above returned."""
         found = scoring.of(self.given if copies.is_model(self.given) else model)
         if found is None and self.given is None and (text := self._stored()):
             held = copies.compiled(text) or {}
@@ -71,7 +71,7 @@ class Origin(NamedTuple):
         return found or scoring.Compiled()
 
     def _called(self) -> Any:
-        """What the function returns; its layers' names do not depend on what was built before."""
+        """Calls the function. Its layers' names do not depend on what was built before."""
 
         def call() -> Any:
             return self.given() if self.given else sources.called(self.named, "model")
@@ -82,7 +82,7 @@ class Origin(NamedTuple):
         except ValueError as error:
             if "unique" not in str(error):
                 raise
-        return call()  # it uses layers that were made before, whose names are taken
+        return call()  # it uses layers that were created before, whose names are taken
 
     def _copied(self) -> Any:
         copies.check_vocabularies(self.given)
@@ -113,7 +113,7 @@ class Origin(NamedTuple):
 def configured(
     compiled: scoring.Compiled, loss: Named, metrics: Sequence[Named]
 ) -> scoring.Compiled:
-    """The loss and the metrics that a configuration names, instead of the compiled ones."""
+    """Replaces the compiled loss and metrics with those that a configuration names."""
     if loss:
         compiled = compiled._replace(loss=_named(loss, "loss"), loss_weights=None)
     if metrics:
@@ -123,7 +123,7 @@ def configured(
 
 
 def trainable(model: Any) -> tf_keras.Model:
-    """The model as official's steps take it: of tf_keras, and not compiled."""
+    """The model in the form that Model Garden's steps need: of tf_keras, and not compiled."""
     if keras3.is_keras3(model):
         return keras3.Network(model)
     if model.optimizer is not None:
@@ -132,12 +132,12 @@ def trainable(model: Any) -> tf_keras.Model:
 
 
 def _named(given: Named, field: str) -> Any:
-    """Keras's name as it is; otherwise a function, or a serialized object of a class."""
+    """Keras's name unchanged, or a function, or a serialized object of a class."""
     if isinstance(given, str):
         if "." not in given:
             return given
         given = FunctionConfig(name=given)
-    elif not isinstance(given, FunctionConfig):  # what official makes of it in a union of types
+    elif not isinstance(given, FunctionConfig):  # Model Garden converts it in a union of types
         given = FunctionConfig(name=given.name, arguments=given.arguments)
     try:
         found = functions.load(given)
@@ -147,6 +147,6 @@ def _named(given: Named, field: str) -> Any:
         made = found()
         library = importlib.import_module("keras") if of_keras3 else tf_keras
         return keras3_internals.whole(library.saving.serialize_keras_object(made), made)
-    except Exception as error:  # whatever a user's module may raise
+    except Exception as error:  # a user's module may raise anything
         said = user_code.summary(error)
         raise ConfigError(f"SupervisedConfig.{field} = {given.name!r}: {said}") from error

@@ -1,4 +1,4 @@
-"""Loss and metrics by the rules of Keras's `compile`, through the containers that it makes."""
+"""Loss and metrics by the rules of Keras's `compile`, through the containers that it creates."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -15,13 +15,13 @@ from runner.keras_models import copies, examples, keras3
 
 
 class Compiled(NamedTuple):
-    """What `compile` takes; losses and metrics are names, functions, or serialized objects.
+    """The arguments of `compile`. Losses and metrics are names, functions, or serialized objects.
 
     Attributes:
-        loss: One for all outputs, or a list or dict of one for each.
-        metrics: In the same way.
+        loss: One for all outputs, or a list or dict with one for each.
+        metrics: In the same form.
         loss_weights: The weights of the outputs' losses.
-        weighted_metrics: Metrics that sample weights count for.
+        weighted_metrics: Metrics that use sample weights.
     """
 
     loss: Any = None
@@ -34,11 +34,11 @@ class Scores:
     """A loss, or a set of metrics, for the outputs of a model.
 
     Args:
-        output_names: The names of the model's outputs; None if it has not named them.
-        arguments: Of `tf_keras.Model.compile`. A fresh object of each metric is made.
+        output_names: The names of the model's outputs. None if it has not named them.
+        arguments: Arguments of `tf_keras.Model.compile`. Each metric gets a new object.
 
     Raises:
-        ConfigError: a metric cannot be made.
+        ConfigError: a metric cannot be created.
     """
 
     def __init__(self, output_names: Any, **arguments: Any) -> None:
@@ -52,28 +52,28 @@ class Scores:
 
     @property
     def metrics(self) -> list[tf_keras.metrics.Metric]:
-        """The metrics, and the losses of several outputs; known once they have been computed."""
+        """The metrics, and the losses of several outputs. Available once they were computed."""
         _, *losses = self._holder.compiled_loss.metrics or [None]
         return [*losses, *self._holder.compiled_metrics.metrics]
 
     def loss(self, labels: Any, outputs: Any, weight: Any) -> tf.Tensor:
         """The mean over this replica's examples, a scalar."""
         found = self._holder.compiled_loss(labels, outputs, weight)
-        # Keras has divided it by the number of replicas, as official's training step will.
+        # Keras has divided it by the number of replicas, which Model Garden's step will do again.
         return found * tf.distribute.get_strategy().num_replicas_in_sync
 
     def update(self, labels: Any, outputs: Any, weight: Any) -> None:
-        """Counts a batch."""
+        """Adds a batch."""
         self._holder.compiled_metrics.update_state(labels, outputs, weight)
 
 
 class Trial(NamedTuple):
-    """A model and data on which loss and metrics are tried, so that they make their variables.
+    """A model and data on which loss and metrics are tried, so that they create their variables.
 
     Attributes:
-        infer: From features to the model's outputs.
-        loss: What they are learned by, as in `Compiled`.
-        data: What is scored.
+        infer: Maps features to the model's outputs.
+        loss: The training loss, as in `Compiled`.
+        data: The data to score.
         where: Names the data in messages.
     """
 
@@ -124,7 +124,7 @@ class Trial(NamedTuple):
 
 
 def or_none(weight: Any) -> Any:
-    """Keras's word for no weights, which a dataset cannot have: None for ()."""
+    """Converts (), which stands for no weights in a dataset, to Keras's None."""
     return None if isinstance(weight, tuple) and not weight else weight
 
 
@@ -133,10 +133,10 @@ def _shown(spec: tf.TensorSpec) -> str:
 
 
 def of(model: Any) -> Compiled | None:
-    """What a model of either Keras was compiled with; None if it was not.
+    """The compile arguments of a model of either Keras, or None if it was not compiled.
 
     Raises:
-        ConfigError: it trains in its own way, which is not followed here.
+        ConfigError: it overrides parts of training that are not called here.
     """
     for name in ("train_step", "compute_loss", "compute_metrics"):
         defined = getattr(type(model), name, None)
@@ -149,7 +149,7 @@ def of(model: Any) -> Compiled | None:
     if not stored:
         return None
     given = {name: stored.get(name) for name in Compiled._fields}
-    if not keras3.is_keras3(model):  # functions defined anywhere
+    if not keras3.is_keras3(model):  # keeps functions defined anywhere
         given["loss"] = model.loss
     return Compiled(**given)
 
@@ -164,7 +164,7 @@ def check(loss: Any, labels: Any, outputs: Any, where: str) -> None:
         where: Names the data in messages.
 
     Raises:
-        ConfigError: they do not fit together.
+        ConfigError: they do not match.
     """
     if isinstance(outputs, dict) and not isinstance(labels, dict):
         names = ", ".join(map(repr, outputs))
@@ -220,7 +220,7 @@ def _check_one(loss: str, labels: np.ndarray, output: tf.TensorSpec, where: str)
 
 
 def _name(loss: Any) -> str:
-    """`sparse_categorical_crossentropy`, however that loss was given."""
+    """`sparse_categorical_crossentropy`, however that loss was specified."""
     if isinstance(loss, dict) and "config" in loss:
         loss = (loss["config"] or {}).get("name", "") if isinstance(loss["config"], dict) else ""
     if isinstance(loss, Sequence) and not isinstance(loss, str):
@@ -233,7 +233,7 @@ def _name(loss: Any) -> str:
 
 
 def _made(given: Any) -> Any:
-    """Names and functions as they are; objects of their own from what is serialized."""
+    """Keeps names and functions, and creates new objects from serialized ones."""
     if isinstance(given, dict) and "class_name" in given:
         return _object(given)
     if isinstance(given, dict):

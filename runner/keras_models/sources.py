@@ -13,13 +13,13 @@ from runner.keras_models import examples
 
 
 class Given(NamedTuple):
-    """What a caller has in memory; None: what the configuration names.
+    """The caller's objects in memory. None means the one that the configuration names.
 
     Attributes:
-        model: Of either Keras, or a function that builds one.
+        model: A model of either Keras, or a function that builds one.
         train: Data that have been read.
-        validation: The same.
-        lasting: Whether the run keeps the model's layers in its folder.
+        validation: Data that have been read.
+        lasting: Whether the run keeps the model's layers in its directory.
     """
 
     model: Any = None
@@ -32,8 +32,8 @@ class Sources:
     """The data of a task, read once, when first needed.
 
     Args:
-        config: Has functions `train` and `validation`, and the sections `train_data` and so on.
-        given: What is in memory.
+        config: Has functions `train` and `validation`, and the fields `train_data` and so on.
+        given: The objects in memory.
     """
 
     def __init__(self, config: cfg.TaskConfig, given: Given) -> None:
@@ -43,10 +43,10 @@ class Sources:
         self._held: dict[str, examples.Examples] = {}
 
     def read(self, data: Any) -> examples.Examples:
-        """What a `SupervisedData` asks for.
+        """Reads the data that a `SupervisedData` describes.
 
         Raises:
-            ConfigError: there are none, or none that can be learned from; or they have no folds.
+            ConfigError: there are none, none can be learned from, or they have no folds.
         """
         part = "train" if data.folds else data.reads()
         found = self.whole(part, data.input_path)
@@ -57,10 +57,10 @@ class Sources:
 
         Args:
             part: `train` or `validation`.
-            path: An .npz file to read instead, as of a further evaluation set.
+            path: An .npz file to read instead, for example of a further evaluation set.
 
         Raises:
-            ConfigError: there are none, or none that can be learned from.
+            ConfigError: there are none, or none can be learned from.
         """
         own = getattr(self._config, f"{part}_data").input_path
         key = path if path and path != own else part
@@ -71,7 +71,7 @@ class Sources:
         return self._held[key]
 
     def where(self, part: str) -> str:
-        """Names the data in messages: `my.py:12: my.train_data`."""
+        """The name of the data in messages: `my.py:12: my.train_data`."""
         if getattr(self._given, part) is not None:
             return f"{part} data"
         if path := getattr(self._config, f"{part}_data").input_path:
@@ -101,7 +101,7 @@ class Sources:
 
 
 def _check_folds(config: Any) -> None:
-    """Folds are of the training data; says which other data are then not read."""
+    """Checks the folds, which are of the training data, and reports data that are not read."""
     train, validation = config.train_data, config.validation_data
     if not train.folds:
         return
@@ -115,7 +115,7 @@ def _check_folds(config: Any) -> None:
 
 
 def called(named: FunctionConfig, field: str) -> Any:
-    """What a function of the user's returns.
+    """Calls a function of the user's and returns its result.
 
     Raises:
         ConfigError: there is no such function, or it takes other arguments.

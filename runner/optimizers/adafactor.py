@@ -1,9 +1,9 @@
 """Adafactor, which Model Garden's configuration names without an implementation.
 
 Shazeer and Stern, "Adafactor: adaptive learning rates with sublinear memory cost", 2018. Model
-Garden's fields and defaults are those of T5X and Optax, whose reading of the paper this follows:
-the rate is the scheduled one (not relative to the step), matrices are factored by their two largest
-dimensions if both have `min_dim_size_to_factor`, and `beta1` averages updates.
+Garden's fields and defaults are those of T5X and Optax, and this class follows their reading of the
+paper. The learning rate is the scheduled one (not relative to the step), matrices are factored by
+their two largest dimensions if both have `min_dim_size_to_factor`, and `beta1` averages updates.
 """
 
 import contextlib
@@ -32,24 +32,24 @@ class _Choice(optimization.OptimizerConfig):
 
 
 class Adafactor(tf_keras.optimizers.legacy.Optimizer):
-    """Adaptive rates from a row and a column of second moments for each matrix.
+    """Adaptive learning rates from a row and a column of second moments for each matrix.
 
     Args:
-        learning_rate: The rate, or its schedule.
-        factored: Whether matrices have a row and a column only; otherwise a moment for each weight.
+        learning_rate: The learning rate, or its schedule.
+        factored: Whether matrices have only a row and a column, instead of a moment per weight.
         multiply_by_parameter_scale: Whether a variable's root mean square (at least `epsilon2`)
-            multiplies its rate.
-        beta1: The decay of the mean of updates; None: there is none.
+            multiplies its learning rate.
+        beta1: The decay of the mean of updates. None: no mean.
         decay_rate: Moments decay by 1 - t ** -decay_rate.
-        step_offset: A step from which t counts.
+        step_offset: The step at which t starts.
         clipping_threshold: The largest root mean square of an update.
         min_dim_size_to_factor: The smallest dimension that is factored.
         epsilon1: Added to squared gradients.
         epsilon2: The smallest scale of a variable.
-        weight_decay: Decays weights by this and the rate; None: not at all.
-        include_in_weight_decay: A pattern in the names of variables that decay; None: all.
+        weight_decay: Weights decay by this times the learning rate. None: no decay.
+        include_in_weight_decay: A pattern in the names of variables that decay. None: all.
         name: The optimizer's name.
-        **more: As for other legacy optimizers: `clipnorm` and the like.
+        **more: Arguments of all legacy optimizers, such as `clipnorm`.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Adafactor(tf_keras.optimizers.legacy.Optimizer):
                 self.add_slot(variable, "v")
 
     def _axes(self, variable: tf.Variable) -> tuple[int, int] | None:
-        """The two largest dimensions, over which a row and a column are means; None: neither."""
+        """The two largest dimensions, averaged for a row and a column. None if not factored."""
         by_size = sorted(range(len(variable.shape)), key=lambda axis: variable.shape[axis])
         least = self._options["min_dim_size_to_factor"]
         if not self._options["factored"] or len(by_size) < 2:
@@ -143,7 +143,7 @@ class Adafactor(tf_keras.optimizers.legacy.Optimizer):
         return var.assign_sub(update, use_locking=self._use_locking)
 
     def _scaled(self, grad: tf.Tensor, var: tf.Variable, decay: tf.Tensor) -> tf.Tensor:
-        """The gradient over the root of its second moment."""
+        """The gradient divided by the root of its second moment."""
         square, axes = tf.square(grad) + self._options["epsilon1"], self._axes(var)
         if axes is None:
             return grad * tf.math.rsqrt(_averaged(self.get_slot(var, "v"), square, decay))
@@ -166,12 +166,12 @@ def _rms(x: tf.Tensor) -> tf.Tensor:
 
 
 def converted(options: optimization.OptimizationConfig) -> optimization.OptimizationConfig:
-    """Options from which Model Garden's factory builds this optimizer, if they choose Adafactor."""
+    """Options with which Model Garden's factory builds this optimizer, if they choose Adafactor."""
     optimizer = vars(options)["optimizer"]
     if vars(optimizer)["type"] != "adafactor":
         return options
     choice = _Choice()
-    choice.__dict__[_NAME] = vars(optimizer)["adafactor"]  # itself, which may count its reads
+    choice.__dict__[_NAME] = vars(optimizer)["adafactor"]  # not a copy, as it may count its reads
     made = copy.copy(options)
     made.__dict__["optimizer"] = choice
     return made
@@ -179,7 +179,7 @@ def converted(options: optimization.OptimizationConfig) -> optimization.Optimiza
 
 def _register() -> None:
     for is_legacy in (True, False):
-        with contextlib.suppress(ValueError):  # it is registered already
+        with contextlib.suppress(ValueError):  # it is already registered
             optimizer_factory.register_optimizer_cls(_NAME, Adafactor, is_legacy)
 
 

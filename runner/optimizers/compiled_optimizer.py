@@ -1,4 +1,4 @@
-"""The optimizer that a Keras model was compiled with, as official's configuration says it."""
+"""Expresses a compiled Keras model's optimizer in Model Garden's configuration."""
 
 import dataclasses
 import functools
@@ -30,7 +30,7 @@ _SCHEDULES = {
     "PolynomialDecay": "polynomial",
     "PiecewiseConstantDecay": "stepwise",
 }
-# What says nothing about the update, or belongs to what is said elsewhere.
+# Fields that do not affect the update, or that belong to other parts of the result.
 _ASIDE = {
     "name",
     "learning_rate",
@@ -42,17 +42,17 @@ _ASIDE = {
 
 
 def update(optimizer: Any, *, averaged: bool = False) -> dict[str, Any]:
-    """The optimizer's type, and what differs from official's defaults.
+    """The optimizer's type, and its differences from Model Garden's defaults.
 
     Args:
-        optimizer: Of tf_keras or Keras 3.
-        averaged: Choose Keras's old optimizers, the only ones that official's averages wrap.
+        optimizer: An optimizer of tf_keras or Keras 3.
+        averaged: Choose Keras's legacy optimizers, the only ones that Model Garden's averages wrap.
 
     Returns:
-        Values by their paths in official's `OptimizationConfig`.
+        Values by their paths in Model Garden's `OptimizationConfig`.
 
     Raises:
-        ConfigError: official's configuration cannot express it.
+        ConfigError: Model Garden's configuration cannot express it.
     """
     given = _config(optimizer)
     optimizer = _unscaled(optimizer)
@@ -70,7 +70,7 @@ def update(optimizer: Any, *, averaged: bool = False) -> dict[str, Any]:
 
 
 def rate(optimizer: Any) -> dict[str, Any]:
-    """The learning rate, or its schedule, in the same way."""
+    """The learning rate, or its schedule, in the same form."""
     given = _config(optimizer)["learning_rate"]
     if not isinstance(given, Mapping):
         return {
@@ -97,7 +97,7 @@ def as_gin(values: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _unscaled(optimizer: Any) -> Any:
-    """The optimizer inside the loss scale that Keras adds for float16, as official will."""
+    """The optimizer inside the loss scale that Keras, like Model Garden, adds for float16."""
     return getattr(optimizer, "inner_optimizer", optimizer)
 
 
@@ -105,7 +105,7 @@ def _config(optimizer: Any) -> dict[str, Any]:
     optimizer = _unscaled(optimizer)
     try:
         config: dict[str, Any] = optimizer.get_config()
-    except NotImplementedError as error:  # of a schedule
+    except NotImplementedError as error:  # raised by a schedule
         schedule = type(keras_internals.schedule(optimizer))
         raise ConfigError(
             f"{user_code.place(schedule)}: the model's learning rate is a {schedule.__name__}, "
@@ -136,7 +136,7 @@ def _names(kind: type) -> list[str]:
 
 
 def _short(value: Any) -> Any:
-    """0.001 for the float32 nearest to it."""
+    """Converts a float32 to its shortest decimal, such as 0.001."""
     if isinstance(value, float | np.floating):
         return float(str(np.float32(value)))
     return list(map(_short, value)) if isinstance(value, list | tuple) else value

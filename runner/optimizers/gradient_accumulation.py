@@ -1,6 +1,6 @@
 """Gradient accumulation: processes a batch in parts, with one update at the end.
 
-As with T5X's microbatches, activations take only the memory of one part.
+Like T5X's microbatches, this limits the memory for activations to that of one part.
 """
 
 from collections.abc import Callable
@@ -13,22 +13,22 @@ from runner.data import batches
 from runner.errors import ConfigError, RunnerError
 
 Step = Callable[..., dict[str, Any]]
-"""Official's `Task.train_step(inputs, model, optimizer, metrics)`, which returns logs."""
+"""Model Garden's `Task.train_step(inputs, model, optimizer, metrics)`, which returns logs."""
 
 
 def accumulated(task_step: Step, parts: int, loss: str) -> Step:
     """A step that splits its batch into equal parts and applies the mean of their gradients once.
 
-    The first part is traced outside the loop over the others: it creates missing variables, and
-    shows which gradients there are.
+    The first part is traced outside the loop over the others. It creates missing variables, and
+    shows which gradients exist.
 
     Args:
         task_step: Calls `optimizer.apply_gradients` once.
-        parts: The number of parts; 1 returns `task_step` itself.
+        parts: The number of parts. 1 returns `task_step` itself.
         loss: The name of the loss among the logs.
 
     Returns:
-        A step of the same signature that logs nothing but the mean of the loss.
+        A step of the same signature that logs only the mean of the loss.
 
     Raises:
         RunnerError: when traced, if `task_step` does not call `apply_gradients` exactly once.
@@ -75,7 +75,7 @@ class _Recorder:
         self._calls: list[tuple[list[Any], tuple[Any, ...], dict[str, Any]]] = []
 
     @property  # type: ignore[misc]
-    def __class__(self) -> type:  # tasks ask whether it is a LossScaleOptimizer
+    def __class__(self) -> type:  # tasks check whether it is a LossScaleOptimizer
         return type(self._optimizer)
 
     def __getattr__(self, name: str) -> Any:
@@ -106,7 +106,7 @@ class _Recorder:
 
 
 def _start(gradients: list[Any], parts: int) -> list[Any]:
-    """Sums initialized with the first part's gradients; sparse slices are concatenated."""
+    """Initializes sums with the first part's gradients. Sparse slices are concatenated."""
 
     def kept(tensor: tf.Tensor) -> tf.TensorArray:
         array = tf.TensorArray(
@@ -139,7 +139,7 @@ def _means(sums: list[Any], gradients: list[Any], parts: int) -> list[Any]:
 
 
 def _part(batch: Any, index: Any, parts: int) -> Any:
-    """The examples of one part; scalars belong to every part."""
+    """The examples of one part. Scalars belong to every part."""
     if batch.shape.rank == 0:
         return batch
     size = _share(batch, parts)

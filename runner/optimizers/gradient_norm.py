@@ -13,18 +13,18 @@ from runner.optimizers import optimizer as optimizers
 def measure(optimizer: tf_keras.optimizers.Optimizer, norm: tf_keras.metrics.Mean) -> None:
     """Makes an optimizer record the global norm of each gradient that it applies, before clipping.
 
-    The gradient is summed over replicas, and unscaled if there is a loss scale; steps that the loss
-    scale skips record nothing. (`gradient_transformers` would see it only after clipping, and new
-    optimizers do not have them.)
+    The gradient is summed over replicas, and unscaled if there is a loss scale. Steps that the loss
+    scale skips are not recorded. (`gradient_transformers` would see the gradient only after
+    clipping, and new optimizers do not have them.)
 
     Args:
-        optimizer: From official's factory; no step has been traced.
+        optimizer: Built by Model Garden's factory, before any step is traced.
         norm: Records the norms.
     """
     inner = optimizers.innermost(optimizer)
     apply = inner.apply_gradients
-    # Official's AdamW clips each replica's gradient before summing. With one replica it clips by
-    # the recorded norm itself, which TensorFlow then computes only once.
+    # Model Garden's AdamW clips each replica's gradient before summing. With one replica, it clips
+    # by the recorded norm, which TensorFlow then computes only once.
     clips_first = isinstance(inner, legacy_adamw.AdamWeightDecay) and inner.gradient_clip_norm > 0
 
     @tf.autograph.experimental.do_not_convert
@@ -60,7 +60,7 @@ def _sum(inner: tf_keras.optimizers.Optimizer, pairs: Any) -> list[tuple[Any, tf
 
 
 def _global_norm(gradients: Sequence[Any]) -> tf.Tensor:
-    """The norm of all gradients together; None counts as zeros."""
+    """The norm of all gradients together, with None as zeros."""
     values = [_values(gradient) for gradient in gradients if gradient is not None]
     return tf.linalg.global_norm([tf.cast(value, tf.float32) for value in values])
 

@@ -1,4 +1,4 @@
-"""The learning rate in force: the scheduled one times a scale, which decisions lower."""
+"""The current learning rate: the scheduled one times a scale, which decisions lower."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -15,11 +15,11 @@ class ScaledRate(tf_keras.optimizers.schedules.LearningRateSchedule):
     """A schedule times a scale: max(scale * scheduled, min(scheduled, floor)).
 
     Attributes:
-        scale: Initially 1; it follows from the history and is not saved.
+        scale: Initially 1. It is derived from the history and not saved.
 
     Args:
         scheduled: A schedule.
-        floor: The scale does not take the rate below it; the schedule itself may.
+        floor: The scale does not lower the learning rate below it, but the schedule may.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class ScaledRate(tf_keras.optimizers.schedules.LearningRateSchedule):
         self.scale = tf.Variable(1.0, trainable=False, name="learning_rate_scale")
 
     def __call__(self, step: tf.Tensor) -> tf.Tensor:
-        """The rate in force at `step`."""
+        """The learning rate at `step`."""
         return _scaled(self.scheduled(step), self.scale, self._floor)
 
     def get_config(self) -> dict[str, Any]:
@@ -42,14 +42,16 @@ class ScaledRate(tf_keras.optimizers.schedules.LearningRateSchedule):
 
 
 class ScaledConstant:
-    """A constant rate times a scale, kept in the optimizer's variable: steps compute nothing.
+    """A constant learning rate times a scale, kept in the optimizer's variable.
+
+    Steps therefore need no computation for it.
 
     Args:
-        variable: The optimizer's.
+        variable: The optimizer's variable.
         floor: As for `ScaledRate`.
 
     Attributes:
-        rate: What the scale multiplies.
+        rate: The learning rate that the scale multiplies.
     """
 
     def __init__(self, variable: tf.Variable, floor: float = 0.0) -> None:
@@ -58,20 +60,20 @@ class ScaledConstant:
         self._floor = floor
 
     def assign(self, scale: float) -> None:
-        """Sets the scale; to be repeated after a restore."""
+        """Sets the scale. Must be repeated after a restore."""
         self._variable.assign(_scaled(self.rate, scale, self._floor))
 
 
 Scale: TypeAlias = "tf.Variable | ScaledConstant"
-"""The factor that decisions apply to a rate, initially 1; it has `assign`."""
+"""The factor that decisions apply to a learning rate, initially 1. It has `assign`."""
 
 
 def scale_rate(optimizer: tf_keras.optimizers.Optimizer, floor: float = 0.0) -> Scale:
-    """Puts a scale on the optimizer's learning rate; call it before the first step.
+    """Adds a scale to the optimizer's learning rate. Call it before the first step.
 
     Args:
-        optimizer: What official's factory built.
-        floor: The scale does not take the rate below it.
+        optimizer: Built by Model Garden's factory.
+        floor: The scale does not lower the learning rate below it.
 
     Returns:
         The scale.
@@ -94,7 +96,7 @@ def scheduled(optimizer: tf_keras.optimizers.Optimizer, scale: Scale, step: int)
 
 
 def rates(optimizer: tf_keras.optimizers.Optimizer, steps: Sequence[int]) -> list[float]:
-    """The learning rates that the schedule gives at some steps, without the scale."""
+    """The schedule's learning rates at some steps, without the scale."""
     rate = keras_internals.learning_rate(optimizers.innermost(optimizer))
     rate = rate.scheduled if isinstance(rate, ScaledRate) else rate
     return [float(rate(tf.constant(step, tf.int64)) if callable(rate) else rate) for step in steps]
@@ -102,9 +104,9 @@ def rates(optimizer: tf_keras.optimizers.Optimizer, steps: Sequence[int]) -> lis
 
 @contextlib.contextmanager
 def as_configured(optimizer: tf_keras.optimizers.Optimizer) -> Iterator[None]:
-    """Inside, a restore leaves constant rates as they are configured now.
+    """A context in which a restore keeps constant learning rates as they are configured now.
 
-    Keras saves them as variables, so a restore would bring back the rate of an earlier start.
+    Keras saves them as variables, so a restore would bring back the rate of an earlier attempt.
     """
     constants = keras_internals.constants(optimizers.innermost(optimizer))
     kept = [(variable, variable.numpy()) for variable in constants]

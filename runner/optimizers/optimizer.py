@@ -1,4 +1,4 @@
-"""The optimizer, built by official's factory, and its wrappers: loss scale, moving averages."""
+"""The optimizer, built by Model Garden's factory, and its wrappers: loss scale, moving averages."""
 
 import copy
 
@@ -32,7 +32,7 @@ def innermost(optimizer: tf_keras.optimizers.Optimizer) -> tf_keras.optimizers.O
 def average(
     optimizer: tf_keras.optimizers.Optimizer | None,
 ) -> optimization.ExponentialMovingAverage | None:
-    """The moving average in `optimizer`, also inside a loss scale; None if there is none."""
+    """The moving average in `optimizer`, also inside a loss scale, or None if there is none."""
     for layer in _layers(optimizer):
         if isinstance(layer, optimization.ExponentialMovingAverage):
             return layer
@@ -40,7 +40,7 @@ def average(
 
 
 def variables(optimizer: tf_keras.optimizers.Optimizer) -> list[tf.Variable]:
-    """Slots, averages, counters and rates of the optimizer and of those that it wraps."""
+    """Slots, averages, counters and learning rates of the optimizer and those it wraps."""
     found: dict[object, tf.Variable] = {}
     for layer in _layers(optimizer):
         own = layer.variables
@@ -49,14 +49,14 @@ def variables(optimizer: tf_keras.optimizers.Optimizer) -> list[tf.Variable]:
 
 
 def create_variables(optimizer: tf_keras.optimizers.Optimizer, model: tf_keras.Model) -> None:
-    """Creates the variables that the first step would; call it in the strategy's scope."""
+    """Creates the variables of the first step early. Call it in the strategy's scope."""
     keras_internals.create_variables(innermost(optimizer), model.trainable_variables)
 
 
 def _layers(
     optimizer: tf_keras.optimizers.Optimizer | None,
 ) -> list[tf_keras.optimizers.Optimizer]:
-    """The optimizer and those that it wraps, outermost first."""
+    """The optimizer and those it wraps, outermost first."""
     layers = []
     while optimizer is not None:
         layers.append(optimizer)

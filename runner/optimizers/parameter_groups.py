@@ -16,7 +16,7 @@ from runner.run_config import VariableGroupConfig
 
 
 def name_of(variable: tf.Variable) -> str:
-    """A variable's name as patterns see it, the same on every replica: `dense/kernel`."""
+    """A variable's name for patterns, which is the same on every replica: `dense/kernel`."""
     return tf_internals.replica_name(variable.name)
 
 
@@ -26,10 +26,10 @@ def group_of(name: str, groups: Sequence[VariableGroupConfig]) -> VariableGroupC
 
 
 def freeze(groups: Sequence[VariableGroupConfig], model: tf_keras.Model) -> list[tf.Variable]:
-    """Freezes the groups that are not trainable; before the optimizer sees the model's variables.
+    """Freezes groups that are not trainable. Call it before the optimizer sees the variables.
 
     Returns:
-        The variables that were trainable before, in order; none if no group is frozen.
+        The variables that were trainable before, in order. Empty if no group is frozen.
 
     Raises:
         ConfigError: the model has no variables yet, or nothing is left to train.
@@ -52,7 +52,7 @@ def freeze(groups: Sequence[VariableGroupConfig], model: tf_keras.Model) -> list
 
 
 def check_frozen(groups: Sequence[VariableGroupConfig], model: tf_keras.Model) -> None:
-    """Raises ConfigError if a variable that is to be frozen is trainable."""
+    """Raises ConfigError if a variable to be frozen is trainable."""
     for variable in model.trainable_variables:
         if _is_frozen(variable, groups):
             raise ConfigError(
@@ -91,10 +91,10 @@ def initialize(
     """Initializes the variables of groups that have an initializer.
 
     Args:
-        groups: Those without an initializer leave their variables unchanged.
-        variables: The model's, frozen ones included, in the strategy's scope.
-        seed: Values depend on it and on the variable's position among them, not on its name: Keras
-            goes on counting layers from one model to the next.
+        groups: Groups without an initializer leave their variables unchanged.
+        variables: The model's variables, frozen ones included, in the strategy's scope.
+        seed: Values depend on it and on the variable's position, not on its name, because Keras
+            continues to number layers from one model to the next.
 
     Raises:
         ConfigError: an initializer does not suit the shape of a variable.
@@ -117,11 +117,11 @@ def initialize(
 def scale_rates(
     optimizer: tf_keras.optimizers.Optimizer, groups: Sequence[VariableGroupConfig]
 ) -> None:
-    """Makes an optimizer of any kind apply each group's own rate.
+    """Makes an optimizer of any kind apply each group's own learning rate.
 
     Args:
-        optimizer: From official's factory; no step has been traced.
-        groups: A variable in none of them keeps the rate in force.
+        optimizer: Built by Model Garden's factory, before any step is traced.
+        groups: A variable in none of them keeps the current learning rate.
     """
     if all(group.rate_scale == 1 for group in groups):
         return

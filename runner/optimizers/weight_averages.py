@@ -9,14 +9,14 @@ from official.modeling import optimization
 
 
 class Averages:
-    """The averages that official's optimizer keeps, swapped with the weights for an evaluation.
+    """The averages in Model Garden's optimizer, swapped with the weights for an evaluation.
 
-    Official's own swap adds and subtracts (a + b - b), which changes bits, and does not work
-    without a strategy. A third set of variables keeps the weights while the averages are in force.
+    Model Garden's own swap adds and subtracts (a + b - b), which changes bits, and does not work
+    without a strategy. A third set of variables keeps the weights during an evaluation.
 
     Args:
-        optimizer: Official's moving average.
-        model: A built model; the averages start as a copy of its weights.
+        optimizer: Model Garden's moving average.
+        model: A built model. The averages start as a copy of its weights.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Averages:
 
     @contextlib.contextmanager
     def in_force(self) -> Iterator[None]:
-        """Inside, the model has the averages; afterwards its weights return bit for bit."""
+        """A context in which the model has the averages. Its weights return bit-exactly."""
         self._swap_in()
         try:
             yield
@@ -60,7 +60,7 @@ class Averages:
 def _average(
     optimizer: optimization.ExponentialMovingAverage, variable: tf.Variable
 ) -> tf.Variable | None:
-    """The average of a variable; None for one that is not averaged."""
+    """The average of a variable, or None if it is not averaged."""
     try:
         return optimizer.get_slot(variable, "average")
     except KeyError:
@@ -68,7 +68,7 @@ def _average(
 
 
 def _components(variables: Iterable[tf.Variable]) -> list[tf.Variable]:
-    """The variables of each replica: a copy between them needs no reduction."""
+    """The variables of each replica. A copy between them needs no reduction."""
     strategy = tf.distribute.get_strategy()
     return [part for v in variables for part in strategy.experimental_local_results(v)]
 

@@ -1,4 +1,4 @@
-"""The outer loop: what happens at which step, in which order, and how it stops."""
+"""The outer loop: which actions happen at which step, in which order, and how training stops."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -8,76 +8,76 @@ from runner.core import schedule, signals
 
 
 class Run(Protocol):
-    """What a controller drives: a state that training changes, and its operations."""
+    """The run that a controller drives: a state that training changes, and its operations."""
 
     @property
     def step(self) -> int:
-        """The step that the state is at; waits for it."""
+        """The step of the current state. Waits for it."""
 
     def train(self, steps: int) -> Mapping[str, Any]:
-        """Runs `steps` steps, fewer where a signal ends them, and returns their logs."""
+        """Runs `steps` steps, or fewer if a signal ends them, and returns their logs."""
 
     def broken(self, loop: schedule.Loop, *, variables: bool) -> str | None:
-        """What broke in training, None if nothing did; `variables`: whether to check them, too."""
+        """Describes what broke in training, or returns None. `variables`: also check them."""
 
     def recover(self, reason: str) -> int:
-        """Goes back to a committed step and returns it.
+        """Goes back to the step of a saved checkpoint and returns it.
 
         Raises:
-            DivergedError: there is no way back.
+            DivergedError: there is no checkpoint to go back to.
         """
 
     def after_loop(self, loop: schedule.Loop) -> None:
-        """Records a loop, before anything is committed."""
+        """Records a loop, before any checkpoint of it is saved."""
 
     def decide(self, step: int) -> str | None:
-        """Takes outside decisions just before `step` is committed; returns a reason to stop."""
+        """Takes outside decisions just before `step` is saved. Returns a reason to stop."""
 
     def commit(self, step: int) -> None:
-        """Saves the state as that of `step`, unless already saved."""
+        """Saves the state as the checkpoint of `step`, unless already saved."""
 
     def wait(self) -> None:
-        """Returns when every commit is on disk."""
+        """Waits until every checkpoint is on disk."""
 
     def has_evaluated(self, step: int) -> bool:
-        """Whether the evaluation of `step` is in the history already."""
+        """Whether the history already has the evaluation of `step`."""
 
     def evaluate(self, step: int) -> str | None:
-        """Evaluates the state, at `step`, and records the result; returns a reason to stop."""
+        """Evaluates the state, at `step`, and records the result. Returns a reason to stop."""
 
     def finish(self, step: int) -> None:
-        """Evaluates what was not due at `step`, if the run has stopped early."""
+        """Evaluates the sets that were not scheduled at `step`, if the run has stopped early."""
 
 
 class Pace:
-    """How many steps take about a second, judging by the loops so far."""
+    """The number of steps that take about a second, estimated from the loops so far."""
 
     def __init__(self) -> None:
         self.steps = 1
 
     def add(self, steps: int, seconds: float) -> None:
-        """After a loop. The next has at most four times as many steps: short loops tell little."""
+        """Updates the estimate after a loop, at most fourfold because short loops are noisy."""
         second = round(steps / max(seconds, 1e-9))
         self.steps = max(1, min(second, 4 * self.steps))
 
 
 class Controller:
-    """Drives a run over a grid, in a fixed order at each boundary.
+    """Drives a run by its schedule, with a fixed order at each synchronization point.
 
-    train -> guard -> commit the checkpoint -> evaluate -> record -> decide
+    train -> guard -> save the checkpoint -> evaluate -> record -> decide
 
-    Decisions that come from outside are taken just before a commit.
+    Decisions from outside are taken just before a checkpoint is saved.
 
     Args:
         run: The run to drive.
-        grid: When things fall due.
+        grid: The schedule.
         actions: Called with the logs of each loop, after it is recorded.
-        stop: Whether a signal has come.
-        clock: Seconds, for tests to inject.
+        stop: Whether a signal has arrived.
+        clock: Returns seconds. Tests inject it.
 
     Attributes:
-        step: The step that the run is at.
-        stop_reason: Why the run ends early, None if it goes on.
+        step: The current step of the run.
+        stop_reason: Why the run ends early, or None if it continues.
     """
 
     def __init__(
@@ -95,16 +95,16 @@ class Controller:
         self._clock = clock
         self._committed_at = clock() if grid.seconds else 0.0
         self._pace = Pace()
-        self._uncommitted = 0  # steps since the last commit of this start
+        self._uncommitted = 0  # steps since the last checkpoint of this attempt
         self.step = run.step
         self.stop_reason: str | None = None
 
     def run(self) -> None:
-        """Trains to the end of the grid or until something stops it; all is on disk then.
+        """Trains to the end of the schedule or until a reason to stop. All state is then on disk.
 
         Raises:
-            DivergedError: training broke and cannot go on. Nothing broken was committed.
-            signals.Interrupted: a signal came; everything is saved.
+            DivergedError: training broke and cannot continue. No broken state was saved.
+            signals.Interrupted: a signal arrived. All state is saved.
         """
         try:
             with self._stop.deferred():
@@ -135,7 +135,7 @@ class Controller:
         return schedule.Loop(end, steps, seconds, logs, self._grid.due(end, self._grid.summary))
 
     def _boundary(self, loop: schedule.Loop) -> None:
-        """What falls due after a loop, in its order."""
+        """Performs the actions that are scheduled after a loop, in their order."""
         signalled = self._stop.requested
         commits, evaluates = self._grid.commits(loop.step), self._grid.evaluates(loop.step)
         broken = None
@@ -146,7 +146,7 @@ class Controller:
             asked = signalled or self.stop_reason or self._is_overdue()
             if asked and self._uncommitted and not commits:
                 commits, broken = True, self._run.broken(loop, variables=True)
-                if broken and (signalled or not self.stop_reason):  # left for the grid to find
+                if broken and (signalled or not self.stop_reason):  # the schedule will find it
                     self._stop.check(saved=False)
                     return
         if broken:
@@ -177,16 +177,16 @@ class Controller:
         try:
             self._heed(self._run.evaluate(self.step))
         except BaseException:
-            if self._uncommitted:  # so that a failing evaluation costs no training
+            if self._uncommitted:  # a failing evaluation must not lose training
                 self._commit()
             raise
 
     def _is_overdue(self) -> bool:
-        """Whether the last commit is too long ago."""
+        """Whether the last checkpoint is too old."""
         seconds = self._grid.seconds
         return seconds > 0 and self._clock() - self._committed_at >= seconds
 
     def _heed(self, reason: Any) -> None:
-        """Ends the run at the next commit if there is a reason; the first one counts."""
+        """Ends the run at the next checkpoint if there is a reason. The first reason is kept."""
         if isinstance(reason, str):
             self.stop_reason = self.stop_reason or reason

@@ -1,10 +1,9 @@
-"""When a training run ends early and its learning rate drops: rules applied to evaluations.
+"""Rules, applied to evaluations, that end a training run early or lower its learning rate.
 
-A decision from the run's own evaluations is a fold, taken at once; a resumed run folds the same
-rows.
-Another evaluator's evaluations come at any time, so a decision from them is taken only where a
-checkpoint is about to be committed, and is written to the run's history first: a resumed run
-repeats it there.
+A decision from the run's own evaluations is a fold over their rows, taken at once. A resumed run
+folds the same rows. Another evaluator's evaluations arrive at any time. A decision from them is
+taken only just before a checkpoint is saved, and is first written to the run's history. A resumed
+run repeats it at that step.
 """
 
 import functools
@@ -25,11 +24,12 @@ class Decisions:
     """The decisions of one run, up to date with the rows of its history.
 
     Args:
-        experiment: What is trained.
-        model_dir: The run's folder, where evaluators have theirs.
+        experiment: The experiment to train.
+        model_dir: The run's directory, which contains those of its evaluators.
         rows: The run's history.
-        due: The part of an evaluation of the run's own that was due at its step: an earlier end of
-            the run may have come between, where a run of this length evaluates nothing.
+        due: Selects the part of one of the run's own evaluations that was scheduled at its step.
+            The rest may exist because an earlier attempt ended there, at a step where a run of this
+            length has no evaluation.
         scheduled: The scheduled learning rate at a step.
     """
 
@@ -59,7 +59,7 @@ class Decisions:
 
     @property
     def stop_reason(self) -> str | None:
-        """Why the run ends, None if it goes on."""
+        """Why the run ends, or None if it continues."""
         return self._stopped
 
     @property
@@ -68,12 +68,12 @@ class Decisions:
         return learning_rate_drops.rollback_scale(self._rows.rollbacks) * self._scale
 
     def unheard(self) -> list[str]:
-        """The evaluators that a rule names and that have produced no evaluation."""
+        """The evaluators that a rule names but that have produced no evaluation."""
         rules_of = ((self._stopping, self._for_stopping), (self._plateau, self._for_plateau))
         return sorted({rule.source for rule, fold in rules_of if rule.source and fold.is_empty})
 
     def evaluated(self) -> None:
-        """Takes in the run's own evaluations."""
+        """Processes the run's own evaluations."""
         if not self._stopping.source:
             self._stopped = self._stopping.reason(self._for_stopping.after())
         self._stopped = self._stopped or self._ask()
@@ -81,7 +81,7 @@ class Decisions:
             self._drop_to(self._plateau.scale(self._for_plateau.after()), self._rows.furthest)
 
     def before_commit(self, step: int) -> None:
-        """Takes in the evaluators' evaluations up to `step`, which is about to be committed."""
+        """Processes the evaluators' evaluations up to `step`, which is about to be saved."""
         if self._stopping.source and not self._stopped:
             self._stopped = self._stopping.reason(self._for_stopping.after(step))
             if self._stopped:
@@ -94,7 +94,7 @@ class Decisions:
                 self._drop_to(scale, step)
 
     def _ask(self) -> str | None:
-        """What the user's own rules say about all evaluations: the first reason to stop, if any."""
+        """Applies the user's rules to all evaluations. Returns the first reason to stop, if any."""
         rows = map(self._due, self._rows.evaluations if self._asked else ())
         evaluations = [(row.step, dict(row.metrics)) for row in rows if row.metrics]
         for name, rule in self._asked if evaluations else ():
@@ -109,7 +109,7 @@ class Decisions:
         return None
 
     def _drop_to(self, scale: float, step: int) -> None:
-        """Lowers the scale, and says so unless the rate at `step` stays at its floor."""
+        """Lowers the scale, and reports it unless the learning rate at `step` is at its floor."""
         if scale == self._scale:
             return
         before, self._scale = self._scale, scale
@@ -126,7 +126,7 @@ class Decisions:
             )
 
     def _expect(self, model_dir: Path) -> None:
-        """Says which of the evaluators that rules name have not started."""
+        """Reports the evaluators that rules name and that have not started."""
         there = [layout.evaluator_name(path) for path in layout.evaluators(model_dir)]
         for source in {self._stopping.source, self._plateau.source} - {"", *there}:
             others = f"; evaluators here: {', '.join(there)}" if there else ""
@@ -136,7 +136,7 @@ class Decisions:
             )
 
     def _has_stopped(self) -> str | None:
-        """Why the run has already ended; if the rule has changed since, it decides again."""
+        """Why the run has already ended. If the rule has changed since then, it decides again."""
         if not self._stopping.source:
             return self._stopping.reason(self._for_stopping.after())
         for stop in self._rows.of(records.Stop):
@@ -149,7 +149,7 @@ class Decisions:
         return None
 
     def _has_dropped(self) -> float:
-        """The scale in force."""
+        """The current scale."""
         source = self._plateau.source
         if not source:
             return self._plateau.scale(self._for_plateau.after())
@@ -176,11 +176,11 @@ class _Fold:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no row has come yet."""
+        """Whether there has been no row yet."""
         return not self._taken
 
     def after(self, step: int | None = None) -> improvement.Trend:
-        """What the rule knows after the rows up to `step`; all of the run's own are taken in."""
+        """The rule's state after the rows up to `step`, or after all of the run's own rows."""
         new = self._theirs.take(step) if self._rule.source else self._own.evaluations[self._taken :]
         due = new if self._rule.source else map(self._due, new)
         self._trend = functools.reduce(self._rule.step, due, self._trend)

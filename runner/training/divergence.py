@@ -1,10 +1,10 @@
-"""When training breaks: a loss or a weight that is not finite, or a loss above its bound.
+"""Broken training: a loss or a weight that is not finite, or a loss above its bound.
 
-Nothing broken is ever committed. The policy is official's `TrainerConfig.recovery_max_trials`: 0
-stops the run; a larger number allows that many rollbacks to the newest checkpoint on the grid,
-which leave out the batches that broke it. A rollback is a row of history, so every later start
-repeats it exactly. A rollback never goes to a checkpoint that a signal asked for, so
-a run that was stopped rolls back just as one that was not.
+Broken state is never saved. Model Garden's `TrainerConfig.recovery_max_trials` is the policy: 0
+stops the run, and a larger number allows that many rollbacks to the newest scheduled checkpoint.
+A rollback skips the batches that broke training. It is a row of history, so every later attempt
+repeats it exactly. It never uses a checkpoint that was saved because of a signal, so a stopped run
+rolls back exactly like one that was not stopped.
 """
 
 import math
@@ -18,16 +18,16 @@ from runner.errors import DivergedError
 from runner.history import history, records
 from runner.training import example_losses, trainer
 
-_SHOWN = 16  # examples of a batch
+_SHOWN = 16  # maximum number of examples to show
 
 
 class Divergence:
-    """Finds out whether training broke, and which checkpoint to go back to.
+    """Detects broken training, and chooses the checkpoint to go back to.
 
     Args:
-        trainer: Whose state it is.
+        trainer: The trainer whose state is checked.
         store: Its checkpoints.
-        rows: Where rollbacks are written and read.
+        rows: The history, where rollbacks are written and read.
     """
 
     def __init__(
@@ -43,14 +43,14 @@ class Divergence:
         self._rate = trainer.config.run.rollback_rate
 
     def broken(self, loop: schedule.Loop, *, variables: bool) -> str | None:
-        """What broke, None if nothing did; `variables`: whether to check them, too."""
+        """Describes what broke, or returns None. `variables`: also check them."""
         if not self._trainer.is_sound:
             return self._broken_loss(float(loop.logs["training_loss"]))
         broken = self._trainer.not_finite() if variables else []
         return f"not finite: {text.some(broken)}" if broken else None
 
     def roll_back(self, reason: str) -> int:
-        """Records a rollback to the newest checkpoint on the grid, and returns its step.
+        """Records a rollback to the newest scheduled checkpoint, and returns its step.
 
         Raises:
             DivergedError: no rollback is left, or there is no checkpoint.
@@ -68,12 +68,12 @@ class Divergence:
                 f"{said}{after}; the last good checkpoint is {self._store.path(target)}"
             )
         window = self._window(target, broke)
-        self._store.discard_after(target)  # first: a start in between reaches this point again
+        self._store.discard_after(target)  # first: an attempt in between reaches this point again
         self._rows.append(records.Rollback(target, broke, window, self._rate, reason, time.time()))
         return target
 
     def _examples(self, broke: int) -> Iterator[str]:
-        """The examples of the batch that broke training, if they are known."""
+        """Lists the examples of the batch that broke training, if they are known."""
         identities = example_losses.examples_of(self._trainer, broke, list(self._rows.skipped))
         if identities:
             yield f"step {broke:,} was trained on:"
@@ -85,18 +85,18 @@ class Divergence:
             )
 
     def _broken_loss(self, mean: float) -> str:
-        """What is wrong with a step's loss, judging by the mean that includes it."""
+        """Describes the problem with a step's loss, based on the mean that includes it."""
         if not math.isfinite(mean):
             return f"the training loss is {mean:g}"
         bound = self._trainer.config.trainer.loss_upper_bound
         return f"a step's loss is above TrainerConfig.loss_upper_bound = {bound:g} (mean {mean:g})"
 
     def _window(self, target: int, broke: int) -> windows.Window:
-        """The batches to leave out.
+        """The batches to skip.
 
-        A loss that breaks identifies its batch; the step before may have broken the weights, so
-        each further rollback to the same checkpoint skips twice as many steps. Weights that broke
-        without the loss may have done so at any step since the checkpoint.
+        A loss that breaks identifies its batch. But the step before may have broken the weights, so
+        each further rollback to the same checkpoint skips twice as many steps. If weights broke but
+        the loss did not, any step since the checkpoint may be the cause.
         """
         skipped = self._rows.skipped
         again = sum(rollback.step == target for rollback in self._rows.rollbacks)

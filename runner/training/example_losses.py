@@ -16,8 +16,8 @@ class ExampleLoss(NamedTuple):
     """An example and its loss.
 
     Attributes:
-        identity: Which example.
-        loss: As in validation: without dropout, with the averages of batch normalization.
+        identity: Identifies the example.
+        loss: Computed as in validation: without dropout, with batch normalization's averages.
     """
 
     identity: Identity
@@ -25,10 +25,10 @@ class ExampleLoss(NamedTuple):
 
 
 def examples_of(built: trainer.Trainer, step: int, skipped: list[windows.Window]) -> list[Identity]:
-    """The examples that a step is trained on, in the order of the batch; empty if unknown.
+    """The examples that a step is trained on, in the order of the batch. Empty if unknown.
 
     Args:
-        built: Whose inputs they are.
+        built: The trainer whose inputs are used.
         step: The step, from 1.
         skipped: The batches that no step is trained on.
     """
@@ -44,10 +44,10 @@ def _placement(built: trainer.Trainer) -> order.Placement | None:
 def largest_first(
     built: trainer.Trainer, batch: Any, identities: list[Identity]
 ) -> tuple[list[ExampleLoss], str]:
-    """The loss of each example of a batch, those that are not finite first, then by size.
+    """The loss of each example of a batch. Losses that are not finite come first, then by size.
 
     Returns:
-        The losses, and why there are none.
+        The losses, and the reason if there are none.
     """
     devices = built.strategy
 
@@ -64,7 +64,7 @@ def largest_first(
             for part in devices.experimental_local_results(batch)
             for number in range(batches.size(part))
         ]
-    except Exception as error:  # of a task's own code, which may need whole batches
+    except Exception as error:  # raised by the task's code, which may need whole batches
         return [], f"the task's validation_step fails for one example: {user_code.summary(error)}"
     if len(losses) != len(identities):
         return [], f"the batch has {len(losses)} rows of {len(identities)} examples"

@@ -10,9 +10,9 @@ class Brake:
     """Ends a loop in a graph. Create it outside the strategy's scope.
 
     Attributes:
-        length: How many steps a loop has.
+        length: The number of steps in a loop.
         free: Cleared by `halt`, from any thread.
-        sound: Cleared by a step whose loss is not finite, or above its bound.
+        sound: Cleared by a step whose loss is not finite or exceeds its bound.
     """
 
     def __init__(self) -> None:
@@ -26,22 +26,22 @@ class Brake:
         self.free.assign(False)
 
     def released(self) -> tf.Tensor:
-        """Whether training may go on."""
+        """Whether training may continue."""
         return self.sound & self.free
 
 
 def whole_loop(
     draw: Callable[[], Any], step: Callable[[Any], tf.Tensor], brake: Brake
 ) -> tf.Tensor:
-    """Runs exactly `brake.length` steps, whatever comes, as the other workers do.
+    """Runs exactly `brake.length` steps in any case, like the other workers.
 
     Args:
-        draw: As for `loop`, as is `step`.
-        step: Trains on a batch.
-        brake: Knows the length.
+        draw: Returns the next batch, as for `loop`.
+        step: Trains on a batch, as for `loop`.
+        brake: Has the length.
 
     Returns:
-        Which of these steps was the first whose loss was not sound, counted from 1; 0: none, int32.
+        The number, from 1, of the first step whose loss was not sound, or 0. An int32.
     """
 
     def turn(done: tf.Tensor, broke: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -55,14 +55,14 @@ def whole_loop(
 
 
 def loop(draw: Callable[[], Any], step: Callable[[Any], tf.Tensor], brake: Brake) -> tf.Tensor:
-    """Runs `brake.length` steps, fewer if the brake ends them, in a graph and without AutoGraph.
+    """Runs `brake.length` steps, or fewer if the brake ends them, in a graph without AutoGraph.
 
     (Drawing a batch while a step runs gains nothing on a busy CPU.)
 
     Args:
-        draw: The next batch.
-        step: Trains on a batch; returns whether its loss is sound.
-        brake: Ends it.
+        draw: Returns the next batch.
+        step: Trains on a batch. Returns whether its loss is sound.
+        brake: Ends the loop.
 
     Returns:
         `brake.sound` at the end.

@@ -1,8 +1,8 @@
 """Input stall: the share of its time that training waits for inputs, from timing some steps.
 
-The clock is Python's, called from the graph: TensorFlow's does not run if ops must be
-deterministic. It lengthens short steps, so only some are timed, in a separate loop: a switch in
-a shared loop would cost a tenth of a small network's step.
+The clock is Python's, called from the graph, because TensorFlow's clock does not run if ops must be
+deterministic. It lengthens short steps, so only some steps are timed, in a separate loop. A switch
+in a shared loop would cost a tenth of a small network's step.
 """
 
 import time
@@ -14,21 +14,21 @@ import numpy as np
 import tensorflow as tf
 
 _FIRST = 10.0  # seconds from the start of training to the first sample, which needs a new graph
-_EVERY = 10.0  # from the end of one sample to the next
-_STEPS = 100  # of a sample
-_MUCH = 0.1  # the share of waiting above which it is mentioned
-_COSTLY = 60.0  # seconds that the whole run must lose for it to be mentioned
-_IDLE = 0.2  # below this share of idle processor time the machine is simply busy
+_EVERY = 10.0  # seconds from the end of one sample to the next
+_STEPS = 100  # steps in a sample
+_MUCH = 0.1  # the share of waiting above which a warning is printed
+_COSTLY = 60.0  # seconds that the whole run must lose for a warning
+_IDLE = 0.2  # below this share of idle processor time, the machine is simply busy
 
 
 class InputStall:
     """Chooses the steps to time, and evaluates their times.
 
     Attributes:
-        share: The share of the last sample's time spent waiting; None before the first.
+        share: The share of the last sample's time spent waiting. None before the first sample.
 
     Args:
-        advice: What may help if training waits much.
+        advice: Suggestions if training waits a lot.
         steps: The number of steps of the whole run.
     """
 
@@ -37,7 +37,7 @@ class InputStall:
         self._advice = advice
         self._steps = steps
         self._told = False
-        self._lost = 0.0  # seconds a step
+        self._lost = 0.0  # seconds per step
         self._processors = processor_times()
         self._idle = 1.0
         self._due: float | None = None
@@ -46,7 +46,7 @@ class InputStall:
         self._came: list[float] = []
 
     def steps(self, most: int) -> int:
-        """How many of the next steps to time, at most `most`; usually none."""
+        """How many of the next steps to time, at most `most`. Usually none."""
         now = time.perf_counter()
         if self._due is None:
             self._due = now + _FIRST
@@ -55,7 +55,7 @@ class InputStall:
         return min(most, self._left)
 
     def timed(self, draw: Callable[[], Any]) -> Any:
-        """The batch that `draw` returns, timed."""
+        """Times `draw` and returns its batch."""
         with tf.control_dependencies([tf.numpy_function(self._asks, [], tf.int32)]):
             batch = draw()
         tensors = tf.nest.flatten(batch, expand_composites=True)
@@ -64,7 +64,7 @@ class InputStall:
         return batch
 
     def complaint(self) -> str | None:
-        """Once, if idle processors could avoid the waiting: how much it is, and what may help."""
+        """Reports the waiting, and a suggestion, once if idle processors could avoid it."""
         lost = self._lost * self._steps
         if self._told or self.share is None or self.share <= _MUCH:
             return None
@@ -89,7 +89,7 @@ class InputStall:
         return np.int32(0)
 
     def _take_stock(self) -> None:
-        """Evaluates the sample, without its start, when buffers may be fuller than usual."""
+        """Evaluates the sample without its start, when buffers may be fuller than usual."""
         first = _STEPS // 4
         asked, came = self._asked[first + 1 :], self._came[first + 1 :]
         waited = sum(came) - sum(asked)
@@ -101,7 +101,7 @@ class InputStall:
 
 
 def processor_times() -> tuple[float, float]:
-    """The processors' idle time and total time since boot, in seconds * HZ; zeros if unknown."""
+    """The processors' idle and total time since boot, in seconds * HZ. Zeros if unknown."""
     try:
         _, *times = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()
     except OSError:

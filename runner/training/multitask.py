@@ -1,8 +1,8 @@
 """Several tasks that train one model, as one task: Model Garden's two multitask trainers.
 
 `Joint` trains all tasks in each step, on the sum of their losses. `Interleaved` trains one task in
-each step, drawn at random. Which one depends only on the number of the batch. So the draws are part
-of the inputs: a run that resumes, or that skips a bad batch, continues with the same sequence.
+each step, drawn at random. The draw depends only on the number of the batch, so it is part of the
+inputs. A run that resumes, or that skips a bad batch, continues with the same sequence.
 """
 
 import functools
@@ -21,7 +21,7 @@ from runner.data import pipeline
 from runner.errors import ConfigError
 from runner.evaluation import evaluator
 
-_CHOICE = "task"  # the name of the drawn task's number among the inputs
+_CHOICE = "task"  # the key of the drawn task's number among the inputs
 
 
 class Metric(tf.Module):
@@ -32,8 +32,8 @@ class Metric(tf.Module):
         metric: The task's metric.
 
     Attributes:
-        task: The same.
-        metric: The same.
+        task: The name of the task.
+        metric: The task's metric.
     """
 
     def __init__(self, task: str, metric: Any) -> None:
@@ -42,11 +42,11 @@ class Metric(tf.Module):
 
     @property
     def name(self) -> str:
-        """With the name of the task."""
+        """The metric's name, prefixed with the task's name."""
         return f"{self.task}/{self.metric.name}"
 
     def result(self) -> Any:
-        """The metric's."""
+        """The metric's result."""
         return self.metric.result()
 
     def reset_state(self) -> None:
@@ -66,11 +66,11 @@ class Loss(Metric):
 
 
 class Alternative(NamedTuple):
-    """What a training step may be.
+    """A possible training step.
 
     Attributes:
-        take: The inputs of `train_step`, of those of all tasks.
-        train_step: As `Task.train_step`.
+        take: Selects the inputs of `train_step` from those of all tasks.
+        train_step: Like `Task.train_step`.
     """
 
     take: Callable[[Any], Any]
@@ -81,12 +81,12 @@ class Together(base_task.Task):
     """Several tasks as one.
 
     Args:
-        section: Describes them.
-        several: Has them, and their weights.
-        build_model: Makes the model for all of them.
+        section: The tasks' config.
+        several: The tasks and their weights.
+        build_model: Builds the model for all tasks.
 
     Attributes:
-        tasks: By name.
+        tasks: The tasks by name.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Together(base_task.Task):
         return model
 
     def initialize(self, model: Any) -> None:
-        """Lets the model load its own checkpoint, else `init_checkpoint`, as of a single task."""
+        """Lets the model load its own checkpoint, or loads `init_checkpoint` as for one task."""
         if isinstance(model, base_model.MultiTaskBaseModel) and (
             type(model).initialize is not base_model.MultiTaskBaseModel.initialize
         ):
@@ -140,7 +140,7 @@ class Together(base_task.Task):
         """The training inputs of all tasks, one element for each step and replica.
 
         Args:
-            params: The seed of the tasks without their own, and perhaps the step to begin with.
+            params: The seed for tasks without their own, and perhaps the step to start at.
             input_context: Describes the replicas.
         """
         start = getattr(params, "start_step", 0)
@@ -154,21 +154,21 @@ class Together(base_task.Task):
 
     @property
     def streams(self) -> bool:
-        """Whether a task reads its inputs one after the other, however they are described."""
+        """Whether any task reads its inputs sequentially, regardless of their config."""
         return any(getattr(task, "streams", False) for task in self.tasks.values())
 
     def _steps_before(self, step: int) -> Mapping[str, int]:
-        """How many of the first `step` steps train each task."""
+        """The number of the first `step` steps that train each task."""
         raise NotImplementedError
 
     def _combined(
         self, inputs: Mapping[str, tf.data.Dataset], start: int, replicas: int
     ) -> tf.data.Dataset:
-        """The inputs of the tasks as one data set, from step `start` on."""
+        """Combines the tasks' inputs into one dataset that starts at `step`."""
         raise NotImplementedError
 
     def _own(self, metrics: Sequence[Metric], name: str) -> list[Any]:
-        """Of all metrics, those that the task of this name has built."""
+        """Selects the metrics that the task of this name has built."""
         return [each.metric for each in metrics if each.task == name and not isinstance(each, Loss)]
 
 
@@ -187,7 +187,7 @@ class Joint(Together):
     def train_step(
         self, inputs: Any, model: Any, optimizer: Any, metrics: Sequence[Any] = ()
     ) -> dict[str, Any]:
-        """Model Garden's joint step."""
+        """Runs Model Garden's joint step."""
         losses = self._several.joint_train_step(
             inputs,
             multi_task_model=model,
@@ -204,10 +204,10 @@ class Interleaved(Together):
     """Trains one task in each step, which a sampler draws.
 
     Args:
-        section: As for `Together`, as are `several` and `build_model`.
-        several: Has the tasks.
-        build_model: Makes the model.
-        sampling: How tasks are drawn.
+        section: As for `Together`.
+        several: As for `Together`.
+        build_model: As for `Together`.
+        sampling: The sampling of tasks.
     """
 
     def __init__(
@@ -229,11 +229,11 @@ class Interleaved(Together):
         ]
 
     def chosen(self, inputs: Any) -> tf.Tensor:
-        """The number of the task that a replica's inputs are for."""
+        """The index of the task that a replica's inputs belong to."""
         return inputs[_CHOICE]
 
     def _taken(self, name: str, inputs: Any) -> Any:
-        """The inputs of a task, with the static shapes that its own data set has."""
+        """The inputs of a task, with the static shapes of its dataset."""
 
         def shaped(value: Any, spec: Any) -> Any:
             return tf.ensure_shape(value, spec.shape) if isinstance(spec, tf.TensorSpec) else value
@@ -272,7 +272,7 @@ class Interleaved(Together):
         return tf.data.Dataset.choose_from_datasets(alike, self._choices(start, replicas))
 
     def _choices(self, start: int, replicas: int) -> tf.data.Dataset:
-        """The number of the task that each element is for, from step `start` on."""
+        """The index of the task for each element, starting at step `start`."""
         sampler = task_sampler.get_task_sampler(self._sampling, self._several.task_weights)
         count = len(self.tasks)
         elements = tf.data.Dataset.counter(start * replicas)
@@ -285,7 +285,7 @@ def of(
     several: official_multitask.MultiTask,
     build_model: Callable[[], Any],
 ) -> Together:
-    """Several tasks as one, trained as `trainer` says."""
+    """Combines several tasks into one, trained as configured by `trainer`."""
     defaults = configs.MultiTaskTrainerConfig()
     if getattr(trainer, "trainer_type", defaults.trainer_type) == "joint":
         return Joint(section, several, build_model)
@@ -294,14 +294,14 @@ def of(
 
 
 def alternatives(task: base_task.Task) -> list[Alternative]:
-    """What a training step of a task may be."""
+    """The possible training steps of a task."""
     if isinstance(task, Interleaved):
         return task.alternatives
     return [Alternative(lambda inputs: inputs, task.train_step)]
 
 
 def _placed(task: base_task.Task, params: Any, step: int) -> Any:
-    """The training data of a task, from its own `step` on."""
+    """The training data of a task, starting at its own `step`."""
     data = task.task_config.train_data
     if getattr(data, "seed", 0) is None:
         data = data.replace(seed=params.seed)
@@ -309,14 +309,14 @@ def _placed(task: base_task.Task, params: Any, step: int) -> Any:
 
 
 def _replicas(context: tf.distribute.InputContext | None) -> int:
-    """How many elements a step takes of an input pipeline."""
+    """The number of elements that a step takes from an input pipeline."""
     return context.num_replicas_in_sync // context.num_input_pipelines if context else 1
 
 
 def _inputs(
     name: str, task: base_task.Task, data: Any, context: tf.distribute.InputContext | None
 ) -> tf.data.Dataset:
-    """The training inputs of one task, each batch cut for the replicas."""
+    """The training inputs of one task, with each batch split for the replicas."""
     dataset = pipeline.inputs_of(task, data, context)
     if not isinstance(dataset, tf.data.Dataset):
         raise ConfigError(
@@ -330,15 +330,15 @@ def _inputs(
 
 
 def _drawn(sampler: task_sampler.TaskSampler, step: tf.Tensor, count: int) -> tf.Tensor:
-    """The number of the task that Model Garden's trainer draws for a step."""
+    """The index of the task that Model Garden's trainer draws for a step."""
     drawn = tf.random.stateless_uniform([], seed=tf.stack([tf.zeros_like(step), step]))
     ends = sampler.task_cumulative_distribution(step)
     passed = tf.reduce_sum(tf.cast(drawn >= ends, tf.int64))
-    return tf.minimum(passed, count - 1)  # rounded, the last end may be less than one
+    return tf.minimum(passed, count - 1)  # due to rounding, the last end may be less than one
 
 
 def _among(names: Sequence[str], specs: Mapping[str, Any], index: int, *batch: Any) -> Any:
-    """A task's batch among empty ones of the others, so that all tasks' elements are alike."""
+    """A task's batch with empty ones of the others, so that all elements have one structure."""
     own = batch[0] if len(batch) == 1 else batch
     empty = {
         name: tf.nest.map_structure(functools.partial(_empty, name), specs[name]) for name in names

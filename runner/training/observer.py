@@ -1,7 +1,7 @@
-"""One training step seen from inside: what each layer gives, and the gradient of each variable.
+"""One training step in detail: the output of each layer, and the gradient of each variable.
 
-The step is run eagerly, op by op, and taken back; so its last bits may differ from those of the
-graph that trains.
+The step runs eagerly, op by op, and is undone afterwards. Its last bits may therefore differ from
+those of the training graph.
 """
 
 import contextlib
@@ -22,11 +22,11 @@ _OP = re.compile(r"output \d+ of (?:eagerly-executing|graph) op \"(?:b')?(?P<op>
 
 
 class Values(NamedTuple):
-    """What numbers of a tensor look like.
+    """A summary of the numbers in a tensor.
 
     Attributes:
-        shape: Its shape.
-        mean: Their mean; of a gradient, their norm.
+        shape: The tensor's shape.
+        mean: The mean of the numbers. For a gradient, their norm.
         largest: The largest magnitude.
         not_finite: How many are NaN or infinite.
     """
@@ -38,12 +38,12 @@ class Values(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """A step seen from inside; of several replicas, as far as one of them computed it.
+    """A step in detail. With several replicas, the values that one of them computed.
 
     Attributes:
         loss: The loss of the batch.
-        outputs: Those of each layer, in the order in which they were computed.
-        gradients: Those that are applied, by variable; `mean` is the norm.
+        outputs: The outputs of each layer, in the order in which they were computed.
+        gradients: The gradients that are applied, by variable. `mean` is the norm.
     """
 
     loss: float
@@ -57,7 +57,7 @@ class Observation(NamedTuple):
 
     @property
     def first_broken(self) -> str:
-        """The first tensor that is not finite, in words; empty if all are."""
+        """Describes the first tensor that is not finite. Empty if all are."""
         for what, values in (("the output of", self.outputs), ("the gradient of", self.gradients)):
             for name, each in values.items():
                 if each.not_finite:
@@ -67,7 +67,7 @@ class Observation(NamedTuple):
 
 
 def observe(built: trainer.Trainer, batch: Any) -> Observation:
-    """Runs a step on a batch of all replicas. It changes the state, which the caller puts back."""
+    """Runs a step on a batch of all replicas. The caller must restore the state it changes."""
     outputs: dict[str, Values] = {}
     gradients: dict[str, Values] = {}
     built.train_loss.reset_state()
@@ -77,7 +77,7 @@ def observe(built: trainer.Trainer, batch: Any) -> Observation:
 
 
 def first_op(built: trainer.Trainer, batch: Any) -> str:
-    """The first op whose output is not finite, and where it was called; empty if none is.
+    """The first op whose output is not finite, and where it was called. Empty if there is none.
 
     Like `observe`, it changes the state.
     """
@@ -98,7 +98,7 @@ def first_op(built: trainer.Trainer, batch: Any) -> str:
 def _eagerly() -> Iterator[None]:
     logger = tf.get_logger()
     level = logger.level
-    logger.setLevel("ERROR")  # with several replicas, each step would be called slow
+    logger.setLevel("ERROR")  # with several replicas, TensorFlow would warn about each slow step
     tf.config.run_functions_eagerly(True)
     try:
         yield
@@ -109,7 +109,7 @@ def _eagerly() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _seen_layers(model: Any, seen: dict[str, Values]) -> Iterator[None]:
-    """Inside, what each layer returns is noted in `seen`."""
+    """Inside the context, `seen` collects the output of each layer."""
 
     def note(name: str, value: Any) -> None:
         parts = [each for each in tf.nest.flatten(value) if tf.is_tensor(each)]
@@ -126,7 +126,7 @@ def _seen_layers(model: Any, seen: dict[str, Values]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _noting(owner: Any, method: str, note: Callable[[Any], None]) -> Iterator[None]:
-    """Inside, what a method of an object returns is noted."""
+    """Inside the context, `note` is called with the results of an object's method."""
     original = getattr(owner, method)
 
     @functools.wraps(original)
@@ -144,7 +144,7 @@ def _noting(owner: Any, method: str, note: Callable[[Any], None]) -> Iterator[No
 
 @contextlib.contextmanager
 def _seen_gradients(built: trainer.Trainer, seen: dict[str, Values]) -> Iterator[None]:
-    """Inside, the gradients that are handed to the optimizer are noted in `seen`."""
+    """Inside the context, `seen` collects the gradients that are passed to the optimizer."""
     inner = optimizers.innermost(built.optimizer)
     apply = inner.apply_gradients
 

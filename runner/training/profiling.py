@@ -2,9 +2,10 @@
 
 `RunConfig.profile_every` profiles a few steps at regular intervals, and keeps the newest profiles.
 
-Profiles are in `train/plugins/profile/`, where TensorBoard's profile plugin looks. The plugin
-tells steps apart only without a loop in the graph: its overview page has their times only with
-`TrainerConfig.train_tf_while_loop = False`; its other pages do not need that.
+Profiles are in `train/plugins/profile/`, where TensorBoard's profile plugin expects them. The
+plugin's overview page shows step times only with `TrainerConfig.train_tf_while_loop = False`,
+because the plugin cannot separate the steps of a loop in the graph. Its other pages do not need
+that.
 """
 
 import shutil
@@ -19,18 +20,18 @@ from runner.core import files
 from runner.errors import LostError
 from runner.training import trainer
 
-_AT_A_TIME = 3  # steps
+_AT_A_TIME = 3  # steps per profile
 _KEPT = 5
-_NAME = "steps-"  # before the steps' numbers, for repeated profiles
+_NAME = "steps-"  # prefix of the steps' numbers, for repeated profiles
 
 
 class Steps(NamedTuple):
-    """Which steps are profiled together.
+    """The steps that are profiled together.
 
     Attributes:
-        first: The first one; the run's first step is 1.
+        first: The first one. The run's first step is 1.
         last: The last one.
-        every: Repeats the profile at this interval of steps; 0 for no repetition.
+        every: Repeats the profile at this interval of steps. 0: no repetition.
     """
 
     first: int
@@ -38,7 +39,7 @@ class Steps(NamedTuple):
     every: int = 0
 
     def after(self, step: int) -> tuple[int, int] | None:
-        """The next steps to profile after `step`, or the current ones if it is among them."""
+        """The next steps to profile after `step`, or the current ones if it is one of them."""
         if self.every:
             more = max(0, -((self.last - step - 1) // self.every)) * self.every
             return self.first + more, self.last + more
@@ -53,14 +54,14 @@ def each(every: int) -> Steps:
 class Profiled(orbit.AbstractTrainer):
     """Wraps a trainer, and profiles some of its steps.
 
-    These run one at a time, each under its number; other loops end where they would anyway.
-    Anything due between two of the steps, such as a checkpoint, is profiled, too. If the profiler
-    fails, that is noted and training goes on.
+    These steps run one at a time, each under its number. Other loops end where they would anyway.
+    Anything scheduled between two of the steps, such as a checkpoint, is also profiled. If the
+    profiler fails, the failure is reported and training continues.
 
     Args:
-        trainer: Trains.
-        steps: Those to profile, unless they were done before this start.
-        folder: A TensorBoard run folder.
+        trainer: The trainer.
+        steps: The steps to profile, unless they were done before this attempt.
+        folder: A TensorBoard run directory.
         note: Called with the outcome.
     """
 
@@ -82,7 +83,7 @@ class Profiled(orbit.AbstractTrainer):
             note(f"nothing to profile: the run is at step {trainer.step:,}, past {steps.last:,}")
 
     def train(self, num_steps: tf.Tensor) -> Any:
-        """Runs `num_steps` steps, fewer if a brake ends them; see `orbit.AbstractTrainer`."""
+        """Runs `num_steps` steps, or fewer if a brake ends them. See `orbit.AbstractTrainer`."""
         if self._over:
             return self._trainer.train(num_steps)
         step = self._trainer.step
@@ -98,7 +99,7 @@ class Profiled(orbit.AbstractTrainer):
         """Writes the profile, if training ends within its steps.
 
         Raises:
-            LostError: the run's folder was moved, deleted or taken over.
+            LostError: the run's directory was moved, deleted or taken over.
         """
         if self._span is None:
             return
@@ -124,17 +125,17 @@ class Profiled(orbit.AbstractTrainer):
             self._note(f"profiled steps {first:,} to {last:,}, in {where}")
 
     def _cut(self, step: int, last: int) -> int:
-        """Where the loop from `step` to `last` must end first."""
+        """The first step at which the loop from `step` to `last` must end."""
         steps = None if self._over else self._steps.after(step)
         if steps is None:
             return last
         return min(last, max(step + 1, steps[0] - 1))
 
     def _run(self, step: int, end: int) -> Any:
-        """One loop, profiled if its first step is to be."""
+        """Runs one loop, profiled if its first step is one to profile."""
         steps = None if self._over else self._steps.after(step)
         if steps is None or step + 1 < steps[0]:
-            self.close()  # after a rollback
+            self.close()  # the profile may be open after a rollback
             return self._trainer.train(tf.constant(end - step, tf.int32))
         if self._span is None:
             self._start(end)
@@ -165,7 +166,7 @@ def _keep(folder: Path, new: set[Path], first: int, last: int) -> Path:
     """Names a new profile after its steps, and removes all but the newest of these."""
     place = folder / f"{_NAME}{first}-{last}"
     for made in new:
-        shutil.rmtree(place, ignore_errors=True)  # of the same steps before a kill or a rollback
+        shutil.rmtree(place, ignore_errors=True)  # same steps, before a kill or a rollback
         made.rename(place)
     named = [path for path in _there(folder) if path.name.startswith(_NAME)]
     for path in sorted(named, key=lambda path: int(path.name.split("-")[1]))[:-_KEPT]:

@@ -1,4 +1,4 @@
-"""Whether a resumed run is bit-identical to one that was never stopped, and why not."""
+"""Determines whether a resumed run is bit-exact, and if not, why."""
 
 import tensorflow as tf
 from official.core import config_definitions
@@ -23,10 +23,10 @@ _STATEFUL = frozenset(
 
 
 def stateful_random_ops(graph: tf.Graph) -> list[str]:
-    """The ops of a graph and its functions whose random state no checkpoint holds.
+    """The ops of a graph and its functions whose random state is not in checkpoints.
 
     Returns:
-        `type 'name'` of each.
+        `type 'name'` of each op.
     """
     definition = graph.as_graph_def()
     nodes = [*definition.node, *(n for f in definition.library.function for n in f.node_def)]
@@ -43,16 +43,16 @@ def describe(
     deterministic: bool,
     lost: str = "",
 ) -> str:
-    """Whether training resumes exactly at `step`: one line for the log.
+    """Describes whether training resumes bit-exactly at `step`, in one line for the log.
 
     Args:
         data: Describes the training inputs.
-        graph: That of a training step; None for an eager step, which cannot be inspected.
-        step: Where training starts.
-        placed: Whether the inputs are placed by step.
+        graph: The graph of a training step. None for an eager step, which cannot be inspected.
+        step: The step at which training starts.
+        placed: Whether the inputs are indexed by step.
         inputs_saved: Whether the checkpoint holds the state of the inputs.
         deterministic: Whether ops are deterministic.
-        lost: Why the inputs are not; empty if they are.
+        lost: Why the inputs are not deterministic. Empty if they are.
     """
     drawn = stateful_random_ops(graph) if graph else []
     if drawn:

@@ -1,4 +1,4 @@
-"""One training step on all replicas, in parts or compiled by XLA as configured."""
+"""One training step on all replicas, split into parts or compiled by XLA as configured."""
 
 import functools
 from collections.abc import Callable
@@ -16,15 +16,15 @@ from runner.training import multitask
 
 
 class TrainStep:
-    """Trains on a batch, and returns whether training may go on after its loss.
+    """Trains on a batch, and returns whether training may continue after its loss.
 
-    Once it is created, every variable exists, so the first restore or save finds them all.
+    Its constructor creates every variable, so the first restore or save finds them all.
 
     Args:
-        trainer: Official's, with its dataset; created in the strategy's scope.
+        trainer: Model Garden's trainer, with its dataset, created in the strategy's scope.
 
     Attributes:
-        graph: That of one step; None for an eager step.
+        graph: The graph of one step. None for an eager step.
     """
 
     def __init__(self, trainer: base_trainer.Trainer) -> None:
@@ -44,11 +44,11 @@ class TrainStep:
             console.say(said)
 
     def __call__(self, batch: Any) -> tf.Tensor:
-        """Trains on a batch of all replicas; returns a bool scalar, of this worker's replicas."""
+        """Trains on a batch of all replicas. Returns a bool scalar for this worker's replicas."""
         return self._step(batch)
 
     def eagerly(self, batch: Any) -> None:
-        """The same step in Python, op by op where functions run eagerly; for whoever looks on."""
+        """Runs the same step in Python, op by op if functions run eagerly, for inspection."""
         self._step_on(batch)
 
     def _trace(self, *, compiled: bool) -> None:
@@ -84,7 +84,7 @@ class TrainStep:
     def _run(self, task_step: Callable[..., Any], batch: Any) -> tf.Tensor:
         """Trains on a batch by one of the steps, on all replicas."""
         trainer = self._trainer
-        together = team.current().size  # workers share what they know once a loop
+        together = team.current().size  # workers exchange their results once per loop
         alone = trainer.strategy.num_replicas_in_sync == together  # each has one replica
 
         def replica_step(inputs: Any) -> tf.Tensor:
@@ -107,7 +107,7 @@ class TrainStep:
         return trainer.strategy.reduce(tf.distribute.ReduceOp.MEAN, sound, axis=None) == 1
 
     def _is_sound(self, loss: tf.Tensor) -> tf.Tensor:
-        """Whether training may go on after this loss; official's fields bound it."""
+        """Whether training may continue after this loss, which Model Garden's fields bound."""
         options = self._trainer.config.trainer
         sound = tf.math.is_finite(loss)
         if options.recovery_max_trials >= 0:

@@ -1,4 +1,4 @@
-"""Official's Trainer, with metrics read in the graph and a brake."""
+"""Model Garden's Trainer, with metrics read in the graph and a brake."""
 
 import contextlib
 import functools
@@ -31,14 +31,15 @@ from runner.training import controller, finite, inner_loop, input_stall, train_s
 class Trainer(evaluator.Evaluator):
     """Trains one model, and evaluates it if there are validation data.
 
-    It differs from official's in five ways. A loop of steps and the reading of its metrics is one
-    graph call. Training metrics accumulate until the summary grid (`summary_interval`) resets them,
-    and are in the checkpoint. A loop ends early if the brake is pressed or a loss breaks. XLA is
-    used on CPUs, too. A batch may be cut into parts for one update.
+    It differs from Model Garden's Trainer in five ways. A loop of steps and the reading of its
+    metrics is one graph call. Training metrics accumulate until the summary schedule
+    (`summary_interval`) resets them, and are in the checkpoint. A loop ends early if the brake is
+    pressed or a loss breaks. XLA is also used on CPUs. A batch may be split into parts for one
+    update.
 
     Create it in the strategy's scope. It takes `Evaluator`'s arguments, `brake` and `extra`, both
-    created outside the scope, the `determinism` of its inputs, and where the `tf.summary` of its
-    steps goes (`written`).
+    created outside the scope, the `determinism` of its inputs, and the destination for the
+    `tf.summary` of its steps (`written`).
     """
 
     def __init__(
@@ -127,17 +128,17 @@ class Trainer(evaluator.Evaluator):
 
     @property
     def checkpoint(self) -> tf.train.Checkpoint:
-        """All the state that training continues from."""
+        """All the state that training needs to continue."""
         return self._saved
 
     @property
     def training_graph(self) -> tf.Graph | None:
-        """The graph of one training step on all replicas, None for an eager one."""
+        """The graph of one training step on all replicas, or None for an eager step."""
         return self._step.graph
 
     @property
     def frozen(self) -> list[tf.Variable]:
-        """The variables that groups keep from being trained."""
+        """The variables that groups exclude from training."""
         trained = {id(variable) for variable in self.model.trainable_variables}
         return [each for each in self._grouped if id(each) not in trained]
 
@@ -149,17 +150,17 @@ class Trainer(evaluator.Evaluator):
 
     @property
     def step(self) -> int:
-        """The number of steps done; waits for them."""
+        """The number of completed steps. Waits for them."""
         return int(self.global_step.numpy())
 
     @property
     def is_sound(self) -> bool:
-        """Whether every loss so far is sound; waits for the last loop."""
+        """Whether every loss so far is sound. Waits for the last loop."""
         return bool(self._sound)
 
     @property
     def broke_at(self) -> int:
-        """The step after whose loss training broke; that of the present state if none did."""
+        """The step whose loss broke training, or the current step if none did."""
         return self._broke_at or self.step
 
     def not_finite(self) -> list[str]:
@@ -174,7 +175,7 @@ class Trainer(evaluator.Evaluator):
         super().initialize(whole=whole)
 
     def feed(self, dataset: Any) -> None:
-        """Continues with other inputs of the same shape; releases the brake of a broken loss."""
+        """Continues with other inputs of the same shape. Releases the brake of a broken loss."""
         self.train_dataset = dataset
         self._begin(dataset)
         self.brake.sound.assign(True)
@@ -185,17 +186,17 @@ class Trainer(evaluator.Evaluator):
         self._loops: dict[bool, Callable[[], Any]] = {}  # keyed by whether their steps are timed
 
     def capture_extra_state(self) -> None:
-        """Before a commit: captures what checkpoints would leave out."""
+        """Captures state that checkpoints would leave out, before a checkpoint is saved."""
         self.extra_state.replicas.capture()
         if self.saves_inputs:
             self.extra_state.inputs.capture(self._iterator)
 
     def put_back_extra_state(self, dataset: Any = None) -> None:
-        """After a restore: puts back what `capture_extra_state` captured.
+        """Restores the state that `capture_extra_state` captured, after a checkpoint is restored.
 
         Args:
             dataset: The inputs from the start, to be moved to their saved position. If None, the
-                current inputs stay: they were built for the restored step.
+                current inputs stay, because they were built for the restored step.
         """
         self.extra_state.replicas.put_back()
         self.saves_inputs &= dataset is not None and not self.extra_state.inputs.is_empty
@@ -206,11 +207,11 @@ class Trainer(evaluator.Evaluator):
             self.extra_state.inputs.clear()
 
     def train(self, num_steps: tf.Tensor) -> evaluator.Logs:
-        """Runs `num_steps` steps, fewer if the brake ends them; see `orbit.AbstractTrainer`.
+        """Runs `num_steps` steps, or fewer if the brake ends them. See `orbit.AbstractTrainer`.
 
         Returns:
             Means since the last multiple of `summary_interval`: `training_loss`, every training
-            metric, and the `learning_rate` in force, also of each group of variables.
+            metric, and the current `learning_rate`, also of each group of variables.
 
         Raises:
             RunnerError: the training data ended.
@@ -233,9 +234,9 @@ class Trainer(evaluator.Evaluator):
         longest = left if self.config.trainer.train_tf_while_loop else 1
         several = team.current().size > 1
         logs = None
-        ends_itself = self.config.trainer.train_tf_while_loop  # before its first step, too
+        ends_itself = self.config.trainer.train_tf_while_loop  # also before its first step
         while left and ((logs is None and ends_itself) or self.brake.released()):
-            if several and ends_itself:  # not with other workers
+            if several and ends_itself:  # with other workers, it does not end itself
                 longest = self._pace.steps
             timed = self.input_stall.steps(min(left, longest))
             length = timed or min(left, longest)
@@ -249,8 +250,8 @@ class Trainer(evaluator.Evaluator):
     def run_loop(self, length: int, *, timed: bool) -> evaluator.Logs:
         """Runs a loop, retraced if the inputs change.
 
-        Its graph holds the iterator, and reads the length from a variable: in a short loop,
-        passing arguments would take about as long as the steps.
+        Its graph holds the iterator, and reads the length from a variable. In a short loop, passing
+        arguments would take about as long as the steps.
         """
         if timed not in self._loops:
             loop: Any = functools.partial(self._loop, timed)
@@ -275,11 +276,11 @@ class Trainer(evaluator.Evaluator):
         return logs
 
     def _recording(self) -> contextlib.AbstractContextManager[None]:
-        """A context in which the task's steps write summaries as Orbit has them write."""
+        """A context in which the task's steps write summaries when Orbit would write them."""
         return self.written.recording(lambda: self._is_summary(self.global_step))
 
     def _take_in(self, reports: np.ndarray, length: int) -> None:
-        """Takes in what the workers report: [workers, 2], a stop, and where its loss broke."""
+        """Processes the workers' reports, [workers, 2]: a stop, and where the loss broke."""
         stops, broke = reports.T
         self._sound = not broke.any()
         if not self._sound:
@@ -304,7 +305,7 @@ class Trainer(evaluator.Evaluator):
         return self._read_metrics(), sound
 
     def _loop_together(self, draw: Callable[[], Any]) -> tuple[evaluator.Logs, tf.Tensor]:
-        """A loop of which no worker does fewer steps; all know then who has to stop."""
+        """Runs a loop with equally many steps on all workers, which then know who has to stop."""
         if self.config.trainer.train_tf_while_loop:
             broke = inner_loop.whole_loop(draw, self._step, self.brake)
         else:
@@ -315,10 +316,10 @@ class Trainer(evaluator.Evaluator):
 
     @contextlib.contextmanager
     def state_kept(self) -> Iterator[None]:
-        """The same, also for metrics that validation shares with training.
+        """Like the base class's method, also for metrics that validation shares with training.
 
-        Inside, statistics of which each replica has its own, as of batch normalization, are their
-        mean, which is what the checkpoint holds and is evaluated later.
+        Inside the context, statistics that differ between replicas, such as those of batch
+        normalization, are their mean, which the checkpoint holds and later evaluations use.
         """
         with super().state_kept():
             for variable in self._statistics:
@@ -326,7 +327,7 @@ class Trainer(evaluator.Evaluator):
             yield
 
     def train_step(self, iterator: Any) -> None:
-        """One step on the next batch; see `orbit.StandardTrainer`."""
+        """Runs one step on the next batch. See `orbit.StandardTrainer`."""
         self.brake.sound.assign(self._step(self.next_train_inputs(iterator)))
 
     def draw(self) -> Any:
@@ -334,11 +335,11 @@ class Trainer(evaluator.Evaluator):
         return self.next_train_inputs(self._iterator)
 
     def run_eagerly(self, batch: Any) -> None:
-        """One step on a batch, op by op where functions run eagerly."""
+        """Runs one step on a batch, op by op if functions run eagerly."""
         self._step.eagerly(batch)
 
     def read_metrics(self) -> evaluator.Logs:
-        """What `train` returns, without a step."""
+        """The logs that `train` returns, without a step."""
         with team.current().together("read_metrics"):
             return self._read_metrics()
 
@@ -356,13 +357,13 @@ class Trainer(evaluator.Evaluator):
             tf.cond(due, self._reset_metrics, lambda: tf.constant(False))
         return logs
 
-    @tf.function  # a schedule may be written for AutoGraph
+    @tf.function  # a schedule may need AutoGraph
     def _learning_rate(self) -> tf.Tensor:
         rate = self.optimizer.learning_rate
         return rate(self.optimizer.iterations) if callable(rate) else rate + 0.0
 
     def _is_summary(self, step: tf.Tensor) -> tf.Tensor:
-        """Whether a step is on the summary grid."""
+        """Whether a step is on the summary schedule."""
         every = self._summary
         if every.denominator == 1:
             return step % every.numerator == 0

@@ -1,4 +1,4 @@
-"""What happens after a loop: a row of train.jsonl, TensorBoard's points."""
+"""The log of training loops: rows of train.jsonl and TensorBoard's points."""
 
 import math
 import time
@@ -12,29 +12,29 @@ from runner.history import records
 from runner.reporting import scalars, task_summaries, tensorboard
 from runner.reporting.writers import Writers
 
-_TOGETHER = 0.1  # seconds; rows within this time are handed over together
+_TOGETHER = 0.1  # seconds: rows within this time are handed off together
 
 
 class TrainingLog:
-    """After a loop: a row of train.jsonl and TensorBoard's points, on the summary grid.
+    """Writes rows of train.jsonl and TensorBoard's points after loops, on the summary schedule.
 
-    TensorBoard may get extra points by time: they fall on other steps in another run, so they are
+    TensorBoard may get extra points at time intervals. Their steps differ between runs, so they are
     not rows.
 
-    A thread reads and writes the values, so that training goes on meanwhile; those of short loops
-    are batched, a tenth of a second at a time.
+    A thread reads and writes the values while training continues. Those of short loops are
+    batched, a tenth of a second at a time.
 
     Args:
-        model_dir: The run's folder.
-        resumed_at: The step that the run is at; newer rows are dropped.
+        model_dir: The run's directory.
+        resumed_at: The current step of the run. Newer rows are dropped.
         draws: Whether TensorBoard's events are written.
         writes: Whether rows are written.
-        draws_every: Seconds after a point until an extra one; 0: only points on the grid.
-        utilization: From steps a second to `mfu`; None if that is unknown.
+        draws_every: Seconds after a point until an extra one. 0: only scheduled points.
+        utilization: Maps steps per second to `mfu`. None if that is unknown.
         writers: The user's own writers, which get every row.
-        tags: As TensorBoard's.
-        summaries: What the task's steps write with `tf.summary`.
-        clock: Seconds, for tests to inject.
+        tags: As for TensorBoard.
+        summaries: The output of `tf.summary` in the task's steps.
+        clock: Returns seconds. Tests inject it.
     """
 
     def __init__(
@@ -64,17 +64,17 @@ class TrainingLog:
         self._drawn = clock() if self._draws_every else 0.0
         self._writer = background.Background()
         self._waiting: list[tuple[schedule.Loop, Mapping[str, float]]] = []
-        self._handed = -math.inf  # when rows were last handed over
+        self._handed = -math.inf  # when rows were last handed off
         self._written = self._drew = False  # whether rows and points may not be on disk yet
         self._steps, self._seconds = 0, 0.0  # since the last row
         self._drop_after(resumed_at)
 
     pace_before: float | None
-    """The steps per second of the last row before this attempt; None if there is none."""
+    """The steps per second of the last row before this attempt. None if there is none."""
 
     @property
     def step(self) -> int:
-        """The step of the last row, 0 if there is none."""
+        """The step of the last row, or 0 if there is none."""
         self._finish()
         return self._step
 
@@ -91,12 +91,12 @@ class TrainingLog:
         input_wait: float | None = None,
         times: Mapping[str, float] | None = None,
     ) -> None:
-        """Records a loop; off the grid, it adds no row.
+        """Records a loop. Adds a row only on the schedule.
 
         Args:
             loop: The loop.
-            input_wait: The share of its time that training waits for inputs; None while unknown.
-            times: What its row says about time besides, if it has one.
+            input_wait: The share of its time that training waits for inputs. None while unknown.
+            times: Further times for its row, if it has one.
         """
         self._steps += loop.steps
         self._seconds += loop.seconds
@@ -112,7 +112,7 @@ class TrainingLog:
             self._drawn = self._clock()
 
     def _pace(self, input_wait: float | None) -> dict[str, float]:
-        """The pace of the steps since the last row."""
+        """The throughput since the last row."""
         pace = {"steps_per_second": self._steps / self._seconds}
         if self._utilization:
             pace["mfu"] = self._utilization(pace["steps_per_second"])
@@ -130,11 +130,11 @@ class TrainingLog:
         self._board.show()
 
     def do(self, work: Callable[[], None]) -> None:
-        """Queues other work for the thread; it is done when `flush` returns."""
+        """Queues other work for the thread. It is done when `flush` returns."""
         self._writer.do(work)
 
     def flush(self) -> None:
-        """Every row and every point of TensorBoard's is on disk when this returns."""
+        """Waits until every row and every point of TensorBoard is on disk."""
         self._finish()
         self._add_summaries()
         if self._written:
@@ -145,13 +145,13 @@ class TrainingLog:
             self._drew = False
 
     def rewind(self, step: int) -> None:
-        """Forgets what is newer than `step`: it is trained again."""
+        """Drops everything newer than `step`, because it will be trained again."""
         self._finish()
         self._board.purge(step + 1)
         self._drop_after(step)
 
     def close(self) -> None:
-        """Flushes what is still to be written."""
+        """Flushes pending rows and points."""
         try:
             self._hand_over()
             self._writer.close()

@@ -1,7 +1,8 @@
-"""AEN: attention alone, of the sentence to itself and of the aspect to the sentence.
+"""AEN: attention only, of the sentence to itself and of the aspect to the sentence.
 
 Song et al., "Attentional encoder network for targeted sentiment classification", 2019: AEN-GloVe,
-with Keras's scaled dot products where the paper scores by tanh, and without its label smoothing.
+but with Keras's scaled dot products instead of the paper's tanh scores, and without its label
+smoothing.
 """
 
 import dataclasses
@@ -25,7 +26,7 @@ class AENConfig(word_layers.UnitsConfig):
 
 
 def build(config: AENConfig, vectors: embeddings.Embeddings, classes: int) -> tf_keras.Model:
-    """Arguments, result and errors as for `atae_lstm.build`."""
+    """Builds the model. Arguments, result and errors are those of `atae_lstm.build`."""
     sentences = word_layers.read(config, vectors)
     mask, inside = sentences.mask, sentences.inside
     context, target = (_encoded(config, name, sentences) for name in ("context", "aspect"))
@@ -42,7 +43,7 @@ def build(config: AENConfig, vectors: embeddings.Embeddings, classes: int) -> tf
 
 
 def _encoded(config: AENConfig, name: str, sentences: word_layers.Sentences) -> tf.Tensor:
-    """The words' attention to their sentence, each transformed: [batch, length, units]."""
+    """Applies self-attention and a transformation of each word: [batch, length, units]."""
     words, mask = sentences.words, sentences.mask[:, tf.newaxis]
     x = _attention(config, name)(words, words, attention_mask=mask)
     for number, activation in enumerate(("relu", None)):

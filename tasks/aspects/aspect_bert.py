@@ -22,10 +22,10 @@ class BertConfig(base_config.Config):
 
     Attributes:
         vocab_file: the WordPiece vocabulary, one piece per line. Empty: the words of the data, for
-            an encoder that learns them from nothing.
+            an encoder that is trained from scratch.
         lower_case: whether the vocabulary is lower-cased.
-        encoder: official's settings; `vocab_size` is always taken from the vocabulary.
-        dropout: the rate before the last layer, in [0, 1).
+        encoder: Model Garden's settings. `vocab_size` is always taken from the vocabulary.
+        dropout: the dropout rate before the last layer, in [0, 1).
     """
 
     vocab_file: str = ""
@@ -44,10 +44,10 @@ class LcfBertConfig(BertConfig):
     2019. One encoder reads both the pair and the sentence alone.
 
     Attributes:
-        focus: 'cdm' masks the features of pieces farther from the aspect than `distance`; 'cdw'
-            reduces their weight with distance; 'fusion' concatenates both.
-        distance: in pieces, from the nearest piece of the aspect. (The paper's SRD threshold counts
-            from the aspect's middle minus half its length, which is the same up to rounding.)
+        focus: 'cdm' masks the features of pieces farther from the aspect than `distance`, 'cdw'
+            reduces their weight with distance, and 'fusion' concatenates both.
+        distance: in pieces, from the nearest piece of the aspect. (The paper's SRD threshold starts
+            at the aspect's middle minus half its length, which is equal up to rounding.)
     """
 
     focus: str = "cdw"
@@ -57,9 +57,9 @@ class LcfBertConfig(BertConfig):
 def build_base(
     config: BertConfig, reader: aspect_features.PairReader, classes: int
 ) -> bert.BertModel:
-    """BERT-BASE, PyABSA's baseline; arguments, result and errors as for `build_spc`.
+    """BERT-BASE, PyABSA's baseline. Arguments, result and errors are those of `build_spc`.
 
-    [CLS] is pooled by a new layer, and no piece knows whether it is the sentence's or the aspect's.
+    A new layer pools [CLS], and pieces of the sentence and of the aspect have the same type id.
     """
     inputs, encoder = begin(config, reader, pooled=False)
     untold = {**inputs, "input_type_ids": tf.zeros_like(inputs["input_type_ids"])}
@@ -88,7 +88,7 @@ def build_spc(
 def build_lcf(
     config: LcfBertConfig, reader: aspect_features.PairReader, classes: int
 ) -> bert.BertModel:
-    """LCF-BERT; arguments, result and errors as for `build_spc`."""
+    """LCF-BERT. Arguments, result and errors are those of `build_spc`."""
     if config.focus not in _FOCUSES:
         raise ConfigError(
             f"LcfBertConfig.focus={config.focus!r}: expected one of {', '.join(_FOCUSES)}"
@@ -118,12 +118,12 @@ def build_lcf(
 class LocalFocus(tf_keras.layers.Layer):
     """Context dynamic masking ('cdm') or weighting ('cdw') of a sentence's features.
 
-    With d the distance from the aspect beyond the threshold and n the sentence's length, features
-    are multiplied by 1 where d is 0, and elsewhere by 0 or by 1 - d/n.
+    If d is the distance from the aspect beyond the threshold and n is the sentence's length,
+    features are multiplied by 1 if d is 0, and otherwise by 0 ('cdm') or by 1 - d/n ('cdw').
 
     Args:
         kind: 'cdm' or 'cdw'.
-        threshold: the largest distance that counts as near.
+        threshold: the largest distance that is considered near.
     """
 
     def __init__(self, kind: str, threshold: int, name: str | None = None) -> None:
@@ -136,7 +136,7 @@ class LocalFocus(tf_keras.layers.Layer):
 
         Args:
             features: [batch, length, units].
-            sentence: [batch, length] int32, 1 in the sentence, 0 elsewhere.
+            sentence: [batch, length] int32, 1 in the sentence and 0 outside.
             aspect: [batch, 2] int32, the positions of its first piece and after its last.
 
         Returns:
@@ -156,7 +156,7 @@ class LocalFocus(tf_keras.layers.Layer):
 def begin(
     config: BertConfig, reader: aspect_features.PairReader, *, pooled: bool
 ) -> tuple[aspect_features.Features, tf_keras.Model]:
-    """The inputs and official's encoder.
+    """The inputs and Model Garden's encoder.
 
     Raises:
         ConfigError: a value is out of range, or the encoder is too short for the window.
@@ -178,7 +178,7 @@ def begin(
 
 
 def encode(encoder: tf_keras.Model, inputs: aspect_features.Features) -> dict[str, tf.Tensor]:
-    """The encoder's outputs: `sequence_output` and `pooled_output`."""
+    """Returns the encoder's outputs: `sequence_output` and `pooled_output`."""
     wanted = {name: each for name, each in inputs.items() if name.startswith("input_")}
     return encoder(wanted)
 
@@ -190,7 +190,7 @@ def classifier(
     config: BertConfig,
     classes: int,
 ) -> bert.BertModel:
-    """The model from the inputs to float32 logits [batch, classes] of what was pooled."""
+    """The model from the inputs to float32 logits [batch, classes], computed from `pooled`."""
     x = tf_keras.layers.Dropout(config.dropout)(pooled)
     logits = tf_keras.layers.Dense(
         classes,
@@ -204,7 +204,7 @@ def classifier(
 def dense(
     x: tf.Tensor, encoder: encoders.BertEncoderConfig, name: str, activation: str | None = None
 ) -> tf.Tensor:
-    """A layer of the encoder's size."""
+    """Applies a dense layer of the encoder's size."""
     return tf_keras.layers.Dense(
         encoder.hidden_size,
         activation=activation,
@@ -216,7 +216,7 @@ def dense(
 def attend(
     x: tf.Tensor, mask: tf.Tensor, encoder: encoders.BertEncoderConfig, name: str
 ) -> tf.Tensor:
-    """Self-attention like the encoder's, through a tanh; `mask`, [batch, length], has 1 or 0."""
+    """Applies self-attention like the encoder's, then tanh. `mask` [batch, length] is 1 or 0."""
     attention = tf_keras.layers.MultiHeadAttention(
         encoder.num_attention_heads,
         encoder.hidden_size // encoder.num_attention_heads,

@@ -1,4 +1,4 @@
-"""Sentences with a marked aspect and its polarity, from files or made up."""
+"""Sentences with a marked aspect and its polarity, from files or synthetic."""
 
 import collections
 import dataclasses
@@ -21,27 +21,27 @@ _SPLITS = ("train", "validation", "all")
 class AspectData(inputs.FoldedData):
     """Which examples to read. `is_training` must be set.
 
-    `input_path` is one or more files, read as one, each with three lines per example: a sentence
-    with `$T$` in place of the aspect, the aspect, its polarity. If it is empty, 800 examples are
-    made up; most of their sentences hold two opinions, so a model has to find the one about the
-    aspect.
+    `input_path` is one or more files, read as one. An example takes three lines: a sentence with
+    `$T$` in place of the aspect, the aspect, and its polarity. If it is empty, there are 800
+    synthetic examples. Most of their sentences hold two opinions, so a model has to find the one
+    about the aspect.
 
     Attributes:
         fetch: files to download first if they are missing.
         split: 'validation' (a held-out share), 'train' (the rest) or 'all'. Empty: all of the
-            files, or the part of the made-up examples that `is_training` asks for.
+            files, or the part of the synthetic examples that matches `is_training`.
         held_out: the fraction of the sentences in 'validation', between 0 and 1. The choice is
-            random but fixed; it does not depend on the run's seed. All aspects of a sentence go to
-            the same split. Of `folds`, which count instead of `split` and `held_out`, this is true,
-            too; they are stratified by polarity.
+            random but fixed, and independent of the run's seed. All aspects of a sentence are in
+            the same split. `folds` replace `split` and `held_out`. They also keep a sentence's
+            aspects together, and are stratified by polarity.
         repeated_marks: what to do with sentences that have several `$T$`: 'first' takes the first
-            for the aspect and puts its words in place of the others; 'skip' leaves the sentences
-            out, as PyABSA does; 'refuse' stops.
-        bad_examples: what to do with lines that make no example: 'skip' leaves them out and says
-            how many they are, 'refuse' stops and names them all.
-        polarities: the only ones that examples may have; any other makes a bad example. Empty: the
-            training data may have any.
-        cache_folder: a folder in which the sentences' words or pieces are cached; empty: none.
+            as the aspect and replaces the others by its words, 'skip' drops the sentences, like
+            PyABSA, and 'refuse' raises an error.
+        bad_examples: what to do with lines that form no example: 'skip' drops them and reports
+            their number, 'refuse' raises an error that lists them all.
+        polarities: the polarities that examples may have. Any other makes a bad example. Empty:
+            the training data may have any.
+        cache_folder: a directory that caches the sentences' words or pieces. Empty: no cache.
     """
 
     SOURCE_FIELDS = (*inputs.FoldedData.SOURCE_FIELDS, "fetch")
@@ -60,14 +60,14 @@ class AspectData(inputs.FoldedData):
         return super().once().replace(split=split)
 
     def check(self) -> None:
-        """Raises ConfigError as `source_of` does; reads nothing."""
+        """Raises ConfigError like `source_of`. Reads no data."""
         source_of(self)
 
     def size(self) -> int:
         """The number of examples.
 
         Raises:
-            ConfigError: as `source_of` and `read` do.
+            ConfigError: raised by `source_of` or `read`.
             RunnerError: a file could not be fetched.
         """
         fetching.fetch(self.fetch)
@@ -75,7 +75,7 @@ class AspectData(inputs.FoldedData):
 
 
 class Source(NamedTuple):
-    """Where examples come from; equal sources hold equal examples."""
+    """Where examples come from. Equal sources hold equal examples."""
 
     paths: tuple[str, ...]
     split: str
@@ -99,7 +99,7 @@ class Source(NamedTuple):
 
 
 def source_of(config: AspectData) -> Source:
-    """The source that a configuration asks for.
+    """The source that a configuration describes.
 
     Raises:
         ConfigError: `is_training` is not set, the split is unknown, `held_out` is out of range, or
@@ -137,7 +137,7 @@ def read(source: Source) -> list[Example]:
     """Reads the source and keeps the configured split.
 
     Raises:
-        ConfigError: as `three_lines.read` does; also if the split is empty.
+        ConfigError: raised by `three_lines.read`, or because the split is empty.
     """
     if source.paths:
         examples = _of_files(source)
@@ -162,7 +162,7 @@ def read(source: Source) -> list[Example]:
 
 
 def _of_files(source: Source) -> list[Example]:
-    """All of them; one error names what is refused in any of the files."""
+    """Reads all files. A single error lists the rejected examples of all of them."""
     rules = {"repeated": source.repeated_marks, "bad": source.bad_examples}
     examples, refused = [], []
     for path in source.paths:
@@ -176,7 +176,7 @@ def _of_files(source: Source) -> list[Example]:
 
 
 def polarities(examples: Sequence[Example]) -> tuple[str, ...]:
-    """Their names, sorted."""
+    """Returns the names of the polarities, sorted."""
     return tuple(sorted({example.polarity for example in examples}))
 
 
@@ -184,7 +184,7 @@ def numbers(examples: Sequence[Example], classes: Sequence[str]) -> np.ndarray:
     """The index of each example's polarity in `classes`, [N] int32.
 
     Raises:
-        ConfigError: polarities are not in `classes`; the message says where.
+        ConfigError: polarities are not in `classes`. The message lists their places.
     """
     unknown = collections.defaultdict(list)
     for example in examples:
@@ -201,8 +201,8 @@ def numbers(examples: Sequence[Example], classes: Sequence[str]) -> np.ndarray:
 
 
 def _pick(sentences: Sequence[str], share: float) -> set[str]:
-    """The sentences that are held out, of different ones."""
+    """Chooses the held-out sentences from distinct sentences."""
     different = np.array(sentences, object)
-    # A bit generator's raw output is the same in all NumPy versions; shuffles may change.
+    # All NumPy versions give the same raw output of a bit generator, but shuffles may change.
     order = np.argsort(np.random.Philox(key=0).random_raw(len(different)), kind="stable")
     return set(different[order[: round(share * len(different))]])

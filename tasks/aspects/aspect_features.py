@@ -1,6 +1,6 @@
 """The aspect models' input, from the ids before, in and after the aspect.
 
-It is all computed in the graph, so that training, evaluation and serving share it.
+It is computed in the graph, so that training, evaluation and serving share the code.
 """
 
 import abc
@@ -13,7 +13,7 @@ import tensorflow as tf
 from tasks.files import cached
 from tasks.text import embeddings, wordpiece, words
 
-_VERSION = 1  # of cached ids; raise it when they change
+_VERSION = 1  # version of cached ids, to be raised when they change
 
 Features = dict[str, tf.Tensor]
 ASPECT = "aspect"
@@ -36,12 +36,12 @@ class Reader(tf.Module, metaclass=abc.ABCMeta):
 
     @abc.abstractmethod
     def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """From [batch] strings to ids, [batch, (ids)] int32."""
+        """Maps [batch] strings to ids, [batch, (ids)] int32."""
 
     @property
     @abc.abstractmethod
     def words(self) -> list[str]:
-        """What ids stand for and how texts are divided: equal for equal results of `encode`."""
+        """The meaning of ids and the tokenization. Equal values imply equal results of `encode`."""
 
     @abc.abstractmethod
     def assemble(
@@ -59,10 +59,10 @@ class Reader(tf.Module, metaclass=abc.ABCMeta):
         """Like `assemble`, but limited to the window around the aspect.
 
         Args:
-            left: see `assemble`, as for the next two.
-            aspect: the aspects.
-            right: what follows them.
-            neighbours: for a reader of neighbours, what `around` returns; None: there are none.
+            left: the ids before the aspect, as for `assemble`.
+            aspect: the ids of the aspect.
+            right: the ids after the aspect.
+            neighbours: for a reader of neighbours, the result of `around`. None: no neighbours.
         """
         window = self.window
         made = self.assemble(left[:, -window:], aspect[:, :window], right[:, :window])
@@ -106,10 +106,10 @@ class SentenceReader(Reader):
 class PairReader(Reader):
     """Reads pairs of WordPiece sequences, as BERT does: [CLS] sentence [SEP] aspect [SEP].
 
-    The features are, as official's encoders name them, `input_word_ids`, `input_mask` and
-    `input_type_ids`, each [batch, pieces] int32, and `aspect` as in `SentenceReader`. A reader of
-    neighbours adds `neighbours`, [batch, 2, 2] int32: the same for the nearest aspects to the left
-    and to the right; where there is none, for the aspect itself.
+    The features are `input_word_ids`, `input_mask` and `input_type_ids`, named as in Model Garden's
+    encoders, each [batch, pieces] int32, and `aspect` as in `SentenceReader`. A reader of
+    neighbours adds `neighbours`, [batch, 2, 2] int32, with the same positions for the nearest
+    aspects to the left and to the right. A missing neighbour is replaced by the aspect itself.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ def distances(aspect: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
         length: the padded length of the sentences.
 
     Returns:
-        [batch, length] int32: 0 in the aspect, 1 beside it.
+        [batch, length] int32: 0 in the aspect, 1 next to it.
     """
     place = tf.range(length)[tf.newaxis]
     before, after = aspect[:, :1] - place, place - aspect[:, 1:] + 1
@@ -171,18 +171,18 @@ def _bounds(left: tf.RaggedTensor, aspect: tf.RaggedTensor) -> tf.Tensor:
 def around(
     sentences: tf.Tensor, left: tf.RaggedTensor, aspect: tf.RaggedTensor, size: int = 1024
 ) -> tf.Tensor:
-    """The nearest other aspects of the same sentence, on either side of each.
+    """The nearest other aspects of the same sentence, on either side of each aspect.
 
     Args:
-        sentences: [texts] strings, whole.
-        left: [texts, (ids)] what is before the aspect.
-        aspect: [texts, (ids)] the aspect.
+        sentences: [texts] strings, complete.
+        left: [texts, (ids)] the ids before the aspect.
+        aspect: [texts, (ids)] the ids of the aspect.
         size: how many texts are compared with all others at a time.
 
     Returns:
-        [texts, 2, 2] int32: the first id and the one after the last, of the aspect to the left and
-        of that to the right, relative to the first id of the aspect; where there is none, those of
-        the aspect itself.
+        [texts, 2, 2] int32: for the aspect to the left and the aspect to the right, the first id
+        and the one after the last, relative to the first id of the aspect. If there is none, those
+        of the aspect itself.
     """
     starts = tf.cast(left.row_lengths(), tf.int32)
     lengths = tf.cast(aspect.row_lengths(), tf.int32)
@@ -215,14 +215,14 @@ def encoded(
     cache_folder: str,
     settings: Sequence[str],
 ) -> list[tf.RaggedTensor]:
-    """The ids of many texts, or what a cache has of them.
+    """Returns the ids of many texts, from a cache if possible.
 
     Args:
-        reader: converts them.
+        reader: converts the texts.
         parts: lists of texts.
-        files: the files they were read from; empty: the result is not cached.
-        cache_folder: the cache's folder; empty: none.
-        settings: what else the texts depend on.
+        files: the files they were read from. If empty, the result is not cached.
+        cache_folder: the cache's directory. If empty, nothing is cached.
+        settings: everything else that the texts depend on.
 
     Returns:
         [texts, (ids)] int32 for each list.

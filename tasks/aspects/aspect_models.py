@@ -1,4 +1,4 @@
-"""Aspect sentiment models, chosen by configuration; each is a module of its own."""
+"""Aspect sentiment models, chosen by configuration. Each has a separate module."""
 
 import dataclasses
 from collections.abc import Callable, Iterable
@@ -50,9 +50,9 @@ class ModelConfig(oneof.OneOfConfig):
     """The kind of model, and its settings.
 
     Attributes:
-        type: the name of one of the fields below, which is then read. Over word vectors:
-            'attention_lstm', 'atae_lstm', 'td_lstm' (also TC-LSTM), 'ian', 'mem_net', 'ram',
-            'aen'; over a BERT: 'bert_base', 'bert_spc', 'lcf_bert', 'fast_lsa'.
+        type: the name of one of the fields below, which is then read. Models with word vectors are
+            'attention_lstm', 'atae_lstm', 'td_lstm' (also TC-LSTM), 'ian', 'mem_net', 'ram' and
+            'aen'. Models with BERT are 'bert_base', 'bert_spc', 'lcf_bert' and 'fast_lsa'.
     """
 
     type: str = "attention_lstm"
@@ -72,7 +72,7 @@ class ModelConfig(oneof.OneOfConfig):
 
 
 def build_reader(config: ModelConfig, window: int, texts: Iterable[str]) -> aspect_features.Reader:
-    """Builds the reader that makes features for the configured model.
+    """Builds the reader that creates features for the configured model.
 
     Args:
         config: the model.
@@ -104,11 +104,11 @@ def build_reader(config: ModelConfig, window: int, texts: Iterable[str]) -> aspe
 
 
 def build(config: ModelConfig, reader: aspect_features.Reader, classes: int) -> tf_keras.Model:
-    """The configured model.
+    """Builds the configured model.
 
     Args:
         config: the model and its settings.
-        reader: from `build_reader`, for the same configuration.
+        reader: the result of `build_reader` for the same configuration.
         classes: number of outputs.
 
     Returns:
@@ -122,7 +122,7 @@ def build(config: ModelConfig, reader: aspect_features.Reader, classes: int) -> 
 
 
 def _all_words(vectors: embeddings.Embeddings, tokens: Iterable[str]) -> embeddings.Embeddings:
-    """The same vectors, with a row for every word of the data: that of unknown words if needed."""
+    """Adds rows for all other words of the data, copied from the row of unknown words."""
     lower_case = vectors.vocabulary.lower_case
     cased = (token.lower() if lower_case else token for token in tokens)
     vocabulary = embeddings.Vocabulary(dict.fromkeys(cased), lower_case=lower_case)

@@ -15,7 +15,7 @@ class AspectServing(serving.StringServing):
 
     Args:
         params: the task's configuration.
-        model: from the reader's features to logits.
+        model: maps the reader's features to logits.
         reader: converts strings to features.
         polarities: the names of the classes.
     """
@@ -33,16 +33,16 @@ class AspectServing(serving.StringServing):
 
     @tf.function(input_signature=(serving.STRINGS, serving.STRINGS))
     def serve(self, sentence: tf.Tensor, aspect: tf.Tensor) -> Mapping[str, tf.Tensor]:
-        """The polarities of a batch.
+        """Predicts the polarities of a batch.
 
         Args:
-            sentence: [batch], each containing `$T$`, or `InvalidArgumentError` is raised. The
-                first one is the aspect asked about, others only stand for its words. Rows with the
-                same sentence are neighbours, for a model that reads them.
+            sentence: [batch]. A sentence without `$T$` raises `InvalidArgumentError`. The first
+                `$T$` is the aspect to classify, and others are only replaced by its words. Rows
+                with the same sentence are neighbours, for a model that reads them.
             aspect: [batch], the texts that `$T$` replaces.
 
         Returns:
-            `polarity`, [batch] strings; `probabilities`, [batch, polarities]; `polarities`, the
+            `polarity`, [batch] strings, `probabilities`, [batch, polarities], and `polarities`, the
             names of all classes, in the order of the probabilities.
         """
         parts = tf.strings.split(sentence, three_lines.MARK)
@@ -57,7 +57,7 @@ class AspectServing(serving.StringServing):
         right = tf.strings.join([right, tf.strings.reduce_join(more.to_tensor(""), axis=1)])
         ids = self._reader.encode(
             tf.concat([left, aspect, right], 0)
-        )  # once, as its graph is large
+        )  # a single call, because its graph is large
         rows = tf.shape(sentence)[0]
         encoded = [ids[part * rows : (part + 1) * rows] for part in range(3)]
         if self._reader.reads_neighbours:

@@ -1,7 +1,7 @@
 """ATAE-LSTM: an LSTM with attention, both of which see the aspect.
 
 Wang et al., "Attention-based LSTM for aspect-level sentiment classification", 2016. The aspect's
-vector is the mean of its words' vectors; the paper learns one for each of five categories.
+vector is the mean of its words' vectors, whereas the paper learns one for each of five categories.
 """
 
 import tensorflow as tf
@@ -14,7 +14,7 @@ from tasks.text import embeddings
 def build(
     config: word_layers.UnitsConfig, vectors: embeddings.Embeddings, classes: int
 ) -> tf_keras.Model:
-    """From the features of a `SentenceReader` to float32 logits [batch, classes].
+    """Maps the features of a `SentenceReader` to float32 logits [batch, classes].
 
     Args:
         config: the sizes.

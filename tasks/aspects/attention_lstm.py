@@ -1,8 +1,8 @@
 """An ATAE-LSTM that is bidirectional and also sees each word's distance from the aspect.
 
-Wang et al., "Attention-based LSTM for aspect-level sentiment classification", 2016: the aspect's
+Wang et al., "Attention-based LSTM for aspect-level sentiment classification", 2016. The aspect's
 vector, here the mean of its words' vectors, is concatenated to every word's vector and used in the
-attention. Each word's embedded distance from the aspect is concatenated, too.
+attention. Each word's embedded distance from the aspect is also concatenated.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ class AttentionLSTMConfig(word_layers.UnitsConfig):
 def build(
     config: AttentionLSTMConfig, vectors: embeddings.Embeddings, classes: int
 ) -> tf_keras.Model:
-    """From the features of a `SentenceReader` to float32 logits [batch, classes].
+    """Maps the features of a `SentenceReader` to float32 logits [batch, classes].
 
     Args:
         config: the sizes.

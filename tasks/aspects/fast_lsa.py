@@ -2,8 +2,8 @@
 
 Yang et al., "Improving implicit sentiment learning via local sentiment aggregation", 2021: LSA-T,
 with PyABSA's single run of the encoder ("fast"). Neighbours are the nearest other aspects of the
-same sentence, on either side; PyABSA takes the examples beside it in the file. Where there is none,
-the aspect stands for it. Attention leaves out padding.
+same sentence, on either side, whereas PyABSA takes the adjacent examples in the file. A missing
+neighbour is replaced by the aspect itself. Attention ignores padding.
 """
 
 import dataclasses
@@ -24,9 +24,9 @@ class FastLsaConfig(aspect_bert.LcfBertConfig):
 
     Attributes:
         focus: as for LCF-BERT, without 'fusion'.
-        window: which neighbours count: 'lr', 'l' or 'r'.
-        eta: the initial weight of each neighbour. The weights are learned; PyABSA multiplies their
-            rate by 1,000 (a variable group with the pattern '^head_eta').
+        window: which neighbours are used: 'lr', 'l' or 'r'.
+        eta: the initial weight of each neighbour. The weights are learned. PyABSA multiplies their
+            learning rate by 1,000 (a variable group with the pattern '^head_eta').
     """
 
     window: str = "lr"
@@ -41,19 +41,19 @@ class _Weighted(tf_keras.layers.Layer):
         self._initial = tf_keras.initializers.Constant(eta)
 
     def build(self, shape: tf.TensorShape) -> None:
-        """Creates the weight, below the layer's name."""
+        """Creates the weight, with the layer's name as prefix."""
         del shape
         self._eta = self.add_weight("weight", [], initializer=self._initial)
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
-        """The same shape."""
+        """Returns the weighted input, of the same shape."""
         return x * tf.cast(self._eta, x.dtype)
 
 
 def build(
     config: FastLsaConfig, reader: aspect_features.PairReader, classes: int
 ) -> bert.BertModel:
-    """Arguments, result and errors as for `aspect_bert.build_spc`."""
+    """Builds the model. Arguments, result and errors are those of `aspect_bert.build_spc`."""
     if config.window not in _WINDOWS:
         raise ConfigError(
             f"FastLsaConfig.window={config.window!r}: expected one of {', '.join(_WINDOWS)}"

@@ -1,8 +1,8 @@
-"""IAN: the sentence attends to what the aspect means, and the aspect to the sentence.
+"""IAN: the sentence attends to the aspect's meaning, and the aspect to the sentence.
 
-Ma et al., "Interactive attention networks for aspect-level sentiment classification", 2017. Scores
-are not bounded by a tanh, nor are they in PyABSA: with it, no word could count more than e^2 times
-as much as another.
+Ma et al., "Interactive attention networks for aspect-level sentiment classification", 2017. As in
+PyABSA, scores are not bounded by a tanh. With it, no word could have more than e^2 times the weight
+of another.
 """
 
 import tensorflow as tf
@@ -15,7 +15,7 @@ from tasks.text import embeddings
 def build(
     config: word_layers.UnitsConfig, vectors: embeddings.Embeddings, classes: int
 ) -> tf_keras.Model:
-    """Arguments, result and errors as for `atae_lstm.build`."""
+    """Builds the model. Arguments, result and errors are those of `atae_lstm.build`."""
     sentences = word_layers.read(config, vectors)
     states, means = {}, {}
     masks = {"context": sentences.mask, "aspect": sentences.inside}
@@ -34,7 +34,7 @@ def build(
 def _attend(
     config: word_layers.UnitsConfig, name: str, states: tf.Tensor, about: tf.Tensor, mask: tf.Tensor
 ) -> tf.Tensor:
-    """The states by their bilinear scores with the mean of the other side, [batch, units]."""
+    """Averages the states by bilinear scores with the other side's mean, [batch, units]."""
     query = tf_keras.layers.Dense(config.units, use_bias=False, name=f"{name}_query")(about)
     scores = tf.einsum("bls,bs->bl", states, query)
     return word_layers.attend(scores[..., tf.newaxis], states, mask)

@@ -7,8 +7,8 @@ import tf_keras
 class MacroF1(tf_keras.metrics.Metric):
     """The mean over classes of F1, the harmonic mean of precision and recall.
 
-    Classes that occur in neither the labels nor the predictions are left out, as in scikit-learn's
-    `f1_score(average="macro")`. Without examples it is 0.
+    Like scikit-learn's `f1_score(average="macro")`, it ignores classes that occur in neither the
+    labels nor the predictions. Without examples, the result is 0.
 
     Args:
         classes: the number of classes.
@@ -25,12 +25,12 @@ class MacroF1(tf_keras.metrics.Metric):
     def update_state(
         self, y_true: tf.Tensor, y_pred: tf.Tensor, sample_weight: tf.Tensor | None = None
     ) -> None:
-        """Counts a batch.
+        """Adds a batch.
 
         Args:
             y_true: [batch] class indices.
-            y_pred: [batch, classes] scores; the highest is the prediction.
-            sample_weight: [batch] weights of the examples; None: 1 each.
+            y_pred: [batch, classes] scores. The highest is the prediction.
+            sample_weight: [batch] weights of the examples. None: 1 each.
         """
         matrix = tf.math.confusion_matrix(
             tf.reshape(y_true, [-1]),

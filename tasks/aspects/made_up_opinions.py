@@ -1,4 +1,4 @@
-"""Made-up sentences; most hold two opinions, so a model has to find the one about the aspect."""
+"""Synthetic sentences. Most hold two opinions, so a model has to find the one about the aspect."""
 
 import numpy as np
 
@@ -19,7 +19,7 @@ _OPINIONS = {
 
 
 def examples() -> list[Example]:
-    """Each opinion once alone, then beside opinions of other things."""
+    """Returns each opinion alone, then together with opinions of other things."""
     said = [
         (thing, opinion, polarity)
         for thing, opinions in _OPINIONS.items()

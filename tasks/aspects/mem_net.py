@@ -1,7 +1,8 @@
 """MemNet: attention in several hops over word vectors that are weighted by their nearness.
 
-Tang et al., "Aspect level sentiment classification with deep memory network", 2016: its second
-model of locations, counted from the nearest word of the aspect. (PyABSA leaves locations out.)
+Tang et al., "Aspect level sentiment classification with deep memory network", 2016. It implements
+the paper's second location model, with distances from the nearest word of the aspect. (PyABSA
+ignores locations.)
 """
 
 import dataclasses
@@ -18,14 +19,14 @@ class MemNetConfig(word_layers.WordsConfig):
     """MemNet.
 
     Attributes:
-        hops: how often the memory is read; all hops share their weights.
+        hops: how often the memory is read. All hops share their weights.
     """
 
     hops: int = 3
 
 
 def build(config: MemNetConfig, vectors: embeddings.Embeddings, classes: int) -> tf_keras.Model:
-    """Arguments, result and errors as for `atae_lstm.build`."""
+    """Builds the model. Arguments, result and errors are those of `atae_lstm.build`."""
     sentences = word_layers.read(config, vectors)
     x = word_layers.mean(sentences.words, sentences.inside)
     memory, context = sentences.words * sentences.nearness(), sentences.mask & ~sentences.inside

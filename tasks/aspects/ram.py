@@ -1,7 +1,7 @@
-"""RAM: attention in several hops over the states of an LSTM, put together by a GRU.
+"""RAM: attention in several hops over the states of an LSTM, combined by a GRU.
 
-Chen et al., "Recurrent attention network on memory for aspect sentiment analysis", 2017. One
-bidirectional layer, as in PyABSA, where the paper has two.
+Chen et al., "Recurrent attention network on memory for aspect sentiment analysis", 2017. Like
+PyABSA, it has one bidirectional layer instead of the paper's two.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ class RAMConfig(word_layers.UnitsConfig):
 
 
 def build(config: RAMConfig, vectors: embeddings.Embeddings, classes: int) -> tf_keras.Model:
-    """Arguments, result and errors as for `atae_lstm.build`."""
+    """Builds the model. Arguments, result and errors are those of `atae_lstm.build`."""
     sentences, layers = word_layers.read(config, vectors), tf_keras.layers
     target = word_layers.mean(sentences.words, sentences.inside)
     both_ways = layers.Bidirectional(

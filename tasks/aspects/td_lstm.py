@@ -17,14 +17,15 @@ class TDLSTMConfig(word_layers.UnitsConfig):
     """TD-LSTM.
 
     Attributes:
-        connect_target: TC-LSTM: the mean of the aspect's vectors is added to every word.
+        connect_target: use TC-LSTM, which concatenates the mean of the aspect's vectors to every
+            word.
     """
 
     connect_target: bool = False
 
 
 def build(config: TDLSTMConfig, vectors: embeddings.Embeddings, classes: int) -> tf_keras.Model:
-    """Arguments, result and errors as for `atae_lstm.build`."""
+    """Builds the model. Arguments, result and errors are those of `atae_lstm.build`."""
     sentences = word_layers.read(config, vectors)
     x = sentences.words
     if config.connect_target:

@@ -1,4 +1,4 @@
-"""Files in which three lines make an example.
+"""Files in which three lines form an example.
 
 A sentence with `$T$` in place of the aspect, the aspect, and its polarity:
 
@@ -6,9 +6,9 @@ A sentence with `$T$` in place of the aspect, the aspect, and its polarity:
     food
     Positive
 
-Where `$T$` is repeated, as in a sixteenth of the Twitter set (Dong et al., 2014), the first one is
-the aspect that the polarity is about, as ABSA-PyTorch has it, and the others read as its words.
-(PyABSA leaves such sentences out when it trains.)
+A sixteenth of the Twitter set (Dong et al., 2014) repeats `$T$`. As in ABSA-PyTorch, the polarity
+is about the first `$T$`, and the others are replaced by the aspect's words. (PyABSA drops such
+sentences in training.)
 """
 
 import codecs
@@ -25,8 +25,8 @@ from runner.storage import data_copies
 MARK = "$T$"
 REPEATED = ("first", "skip", "refuse")
 BAD = ("skip", "refuse")
-_UNLABELLED = "-100"  # as PyABSA has it
-_SHOWN = 5  # line numbers of what is skipped
+_UNLABELLED = "-100"  # PyABSA's mark
+_SHOWN = 5  # line numbers of skipped lines
 
 _THREE = f"three lines make an example: a sentence with {MARK}, the aspect, its polarity"
 _REPEATED = f"more than one {MARK}"
@@ -38,9 +38,9 @@ class Example(NamedTuple):
     Attributes:
         left: the text before the aspect.
         aspect: the text that the polarity is about.
-        right: the text after it.
+        right: the text after the aspect.
         polarity: the name of its class.
-        place: where the polarity was read, as file:line.
+        place: the location of the polarity, as file:line.
     """
 
     left: str
@@ -56,12 +56,12 @@ class Example(NamedTuple):
 
 
 class _Parsed(NamedTuple):
-    """What a file holds.
+    """The content of a file.
 
     Attributes:
-        examples: the good ones, with the number of the sentence's line.
-        repeated: the lines of those in which the mark is repeated.
-        bad: the lines that make no example, by what is wrong with them.
+        examples: the valid ones, with the number of the sentence's line.
+        repeated: the lines of examples in which the mark is repeated.
+        bad: the lines that form no example, by problem.
     """
 
     examples: list[tuple[int, Example]]
@@ -72,17 +72,17 @@ class _Parsed(NamedTuple):
 def read(
     path: str, *, repeated: str = "first", bad: str = "skip", polarities: Sequence[str] = ()
 ) -> list[Example]:
-    """The examples of a file. What is skipped is reported on stderr, once.
+    """Reads the examples of a file. Reports skipped lines on stderr, once.
 
     Args:
         path: the file.
         repeated: what to do with sentences in which the mark is repeated: one of `REPEATED`.
-        bad: what to do with lines that make no example: one of `BAD`.
-        polarities: with any other, lines make no example; empty: any will do.
+        bad: what to do with lines that form no example: one of `BAD`.
+        polarities: the valid polarities. With any other, lines form no example. Empty: any.
 
     Raises:
-        ConfigError: there is no such file, no example in it, or one that is refused; the message
-            has all their lines.
+        ConfigError: the file is missing, has no examples, or has rejected ones. The message lists
+            the lines of all rejected examples.
     """
     file = data_copies.local(path, "AspectData.input_path")
     if not file.is_file():
@@ -119,7 +119,7 @@ def _read(
 
 
 def _parse(path: str, polarities: Sequence[str]) -> _Parsed:
-    """Takes a file apart; after lines that make no example it goes on at the next mark."""
+    """Parses a file. After lines that form no example, it continues at the next mark."""
     lines = _lines(data_copies.local(path, "AspectData.input_path"))
     parsed = _Parsed([], [], {})
     at = 0
@@ -146,7 +146,7 @@ def _parse(path: str, polarities: Sequence[str]) -> _Parsed:
 
 
 def _problem(sentence: str | None, own: Sequence[str | None], polarities: Sequence[str]) -> str:
-    """Why a sentence and the lines after it make no example; empty if they make one."""
+    """Describes why a sentence and the lines after it form no example. Empty if they form one."""
     if sentence is None or None in own:
         return "bytes that are not UTF-8"
     if MARK not in sentence:
@@ -160,10 +160,10 @@ def _problem(sentence: str | None, own: Sequence[str | None], polarities: Sequen
 
 
 def _lines(path: Path) -> list[str | None]:
-    """The lines of a file, without blanks around them; None for those that are not UTF-8.
+    """Reads the lines of a file, stripped of blanks. Lines that are not UTF-8 become None.
 
     Raises:
-        ConfigError: it is UTF-16, as some editors on Windows write it.
+        ConfigError: the file is UTF-16, which some editors on Windows write.
     """
     lines: list[str | None] = []
     content = path.read_bytes()
@@ -187,7 +187,7 @@ def _said(kind: str, lines: Sequence[int], most: int | None = None) -> str:
 
 
 def _of_lines(lines: Sequence[int], most: int | None = None) -> str:
-    """`lines 1, 4 and 12 more`."""
+    """Formats line numbers, such as `lines 1, 4 and 12 more`."""
     shown: Iterable[int] = lines[:most]
     more = f" and {len(lines) - most:,} more" if most and len(lines) > most else ""
     return f"line{'s' * (len(lines) > 1)} {', '.join(map(str, shown))}{more}"

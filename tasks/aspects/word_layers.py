@@ -1,4 +1,4 @@
-"""What the aspect models over word vectors share: their input, masked means and attention."""
+"""Shared parts of the aspect models with word vectors: input, masked means and attention."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -17,13 +17,14 @@ layers = tf_keras.layers
 
 @dataclasses.dataclass
 class WordsConfig(base_config.Config):
-    """A model over word vectors.
+    """A model with word vectors.
 
     Attributes:
         vectors: word vectors, such as GloVe's.
-        own_vectors: the size of a second vector for each word of the data, learned from zeros; it
-            covers words missing from the file. 0: none.
-        dropout: the rate for the inputs, and for the features before the last layer, in [0, 1).
+        own_vectors: the size of a second vector for each word of the data, which is learned from
+            zeros and also covers words missing from the file. 0: none.
+        dropout: the dropout rate for the inputs, and for the features before the last layer, in
+            [0, 1).
         l2: the penalty on the squared weights of the kernels of LSTMs and of the last layer.
     """
 
@@ -37,7 +38,7 @@ class WordsConfig(base_config.Config):
 
 @dataclasses.dataclass
 class UnitsConfig(WordsConfig):
-    """A model with layers of its own over word vectors.
+    """A model with word vectors and further layers.
 
     Attributes:
         units: the size of its layers.
@@ -47,14 +48,14 @@ class UnitsConfig(WordsConfig):
 
 
 class Sentences(NamedTuple):
-    """A batch as a model reads it.
+    """A batch in the form that a model reads.
 
     Attributes:
         inputs: the features of a `SentenceReader`.
-        words: [batch, length, size] their vectors.
+        words: [batch, length, size] the words' vectors.
         mask: [batch, length] bool, whether there is a word.
-        offsets: [batch, length] int32, a word's distance from the aspect, negative before it, 0 in
-            it.
+        offsets: [batch, length] int32, a word's distance from the aspect, negative before it and 0
+            in it.
     """
 
     inputs: aspect_features.Features
@@ -64,11 +65,11 @@ class Sentences(NamedTuple):
 
     @property
     def inside(self) -> tf.Tensor:
-        """[batch, length] bool, whether a word is the aspect's."""
+        """[batch, length] bool, whether a word belongs to the aspect."""
         return self.mask & (self.offsets == 0)
 
     def nearness(self) -> tf.Tensor:
-        """[batch, length, 1]: 1 in the aspect, less by 1/n for each word away, of n words."""
+        """[batch, length, 1]: 1 in the aspect, 1/n less for each word away, for n words."""
         length = tf.reduce_sum(tf.cast(self.mask, tf.float32), axis=1, keepdims=True)
         far = tf.cast(tf.abs(self.offsets), tf.float32) / tf.maximum(length, 1.0)
         return tf.cast(tf.maximum(0.0, 1.0 - far), self.words.dtype)[..., tf.newaxis]
@@ -95,7 +96,7 @@ def read(config: WordsConfig, vectors: embeddings.Embeddings) -> Sentences:
 
 
 def embed(config: WordsConfig, vectors: embeddings.Embeddings, ids: tf.Tensor) -> tf.Tensor:
-    """The vectors of words, [batch, length, size], their own ones included."""
+    """The vectors of words, [batch, length, size], including those of `own_vectors`."""
     x = embeddings.layer(vectors, trainable=config.vectors.trainable, name="vectors")(ids)
     if config.own_vectors:
         own = layers.Embedding(
@@ -106,7 +107,7 @@ def embed(config: WordsConfig, vectors: embeddings.Embeddings, ids: tf.Tensor) -
 
 
 def mean(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """[batch, length, size] -> [batch, size], over the words of the mask; of none, zeros."""
+    """[batch, length, size] -> [batch, size], over the words of the mask. Zeros if it is empty."""
     weights = tf.cast(mask, x.dtype)[..., tf.newaxis]
     return tf.math.divide_no_nan(tf.reduce_sum(x * weights, axis=1), tf.reduce_sum(weights, axis=1))
 
@@ -117,10 +118,10 @@ def attend(scores: tf.Tensor, values: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     Args:
         scores: [batch, length, 1].
         values: [batch, length, size].
-        mask: [batch, length] bool, which of them count.
+        mask: [batch, length] bool, the values to include.
 
     Returns:
-        [batch, size]; zeros where none counts.
+        [batch, size]. Zeros if the mask is empty.
     """
     attention = layers.Softmax(axis=1)(scores, mask=mask[..., tf.newaxis])
     return tf.reduce_sum(attention * values * tf.cast(mask, values.dtype)[..., tf.newaxis], axis=1)
@@ -135,7 +136,7 @@ def lstm(config: UnitsConfig, name: str, **options: bool) -> tf_keras.layers.LST
 def classifier(
     config: WordsConfig, sentences: Sentences, x: tf.Tensor, classes: int, *, name: str
 ) -> tf_keras.Model:
-    """The model from the sentences' features to float32 logits [batch, classes] of x."""
+    """The model from the sentences' features to float32 logits [batch, classes], based on x."""
     logits = layers.Dense(
         classes,
         kernel_regularizer=tf_keras.regularizers.L2(config.l2),

@@ -1,4 +1,4 @@
-"""Preprocessed data cached in a file, which is reused only for the same content and settings."""
+"""Caches preprocessed data in a file, which is reused only for the same content and settings."""
 
 import hashlib
 import json
@@ -26,18 +26,18 @@ def cached(
     version: int,
     make: Callable[[], Arrays],
 ) -> dict[str, np.ndarray]:
-    """What `make` returns, from the cache if it ran before with the same input.
+    """Returns the result of `make`, from the cache if it ran before with the same input.
 
     Args:
-        folder: the cache; empty: results are not cached.
+        folder: the cache. If empty, results are not cached.
         name: a prefix for the file's name.
-        files: the files that `make` reads; their content matters, not their names or dates.
+        files: the files that `make` reads. Their content matters, not their names or dates.
         settings: everything else that the result depends on, as JSON types.
-        version: the version of the code behind `make`; raise it when its results change.
+        version: the version of the code behind `make`. Raise it when its results change.
         make: must return arrays of numbers or strings, not Python objects.
 
     Raises:
-        ConfigError: one of `files` is missing, or the folder cannot be written.
+        ConfigError: one of `files` is missing, or the directory cannot be written.
     """
     if not folder:
         return dict(make())
@@ -66,7 +66,7 @@ def _key(files: Sequence[Path], settings: Any, version: int) -> str:
 
 
 def _read(path: Path) -> dict[str, np.ndarray] | None:
-    """The arrays in a file; None if it is missing or damaged."""
+    """Reads the arrays in a file. Returns None if it is missing or damaged."""
     try:
         with np.load(path, allow_pickle=False) as file:
             return dict(file)

@@ -1,4 +1,4 @@
-"""Files that a configuration names by URL: downloaded if missing, and verified.
+"""Downloads files that a configuration names by URL if they are missing, and verifies them.
 
     glove = fetching.RemoteFile(
         path="data/glove.6B.50d.txt",
@@ -6,8 +6,8 @@
     )
     fetching.fetch([glove])
 
-A file is written to `<path>.part`, which is locked, flushed, verified and renamed: `path` is either
-complete or missing, even if several processes fetch it at once.
+A file is written to `<path>.part`, which is locked, flushed, verified and renamed. So `path` is
+either complete or missing, even if several processes fetch it at once.
 """
 
 import contextlib
@@ -36,11 +36,13 @@ class RemoteFile(base_config.Config):
 
     Attributes:
         path: the local path.
-        url: any URL that fsspec supports: https://, s3://, gs://, file://, also chained, as in
-            zip://member::https://host/archive.zip. Object stores need s3fs, gcsfs and the like.
-        size: in bytes; 0: not checked.
-        sha256: the checksum in hexadecimal; empty: not checked. Only with it is a partial download
-            of an earlier process resumed, as nothing else shows that both parts are the same file.
+        url: any URL that fsspec supports: https://, s3://, gs://, file://, or a chained one such as
+            zip://member::https://host/archive.zip. Object stores need packages such as s3fs or
+            gcsfs.
+        size: in bytes. 0: not checked.
+        sha256: the checksum in hexadecimal. Empty: not checked. A partial download of an earlier
+            process is resumed only if the checksum is set, because only the checksum can show that
+            both parts belong to the same file.
         attempts: give up after this many attempts in a row without progress.
     """
 
@@ -60,8 +62,8 @@ def fetch(
     """Fetches the files that are missing, and verifies those that exist.
 
     Raises:
-        ConfigError: a file does not match its description; also as `receiving.receive` does.
-        RunnerError: as `receiving.receive` does.
+        ConfigError: a file does not match its description, or `receiving.receive` raises it.
+        RunnerError: raised by `receiving.receive`.
     """
     for file in files:
         _check(file)
@@ -92,7 +94,7 @@ def _check(file: RemoteFile) -> None:
 
 
 def _problem(path: Path, file: RemoteFile) -> str:
-    """How a file differs from its description; empty if it matches."""
+    """Describes how a file differs from its description. Empty if it matches."""
     status = path.stat()
     if file.size and status.st_size != file.size:
         return f"has {status.st_size:,} bytes, expected {file.size:,}"
@@ -117,7 +119,7 @@ def _fetch(
     part = path.with_name(path.name + ".part")
     part.parent.mkdir(parents=True, exist_ok=True)
     with _alone(part, screen) as out:
-        if path.exists():  # fetched by the process we waited for
+        if path.exists():  # fetched by the process that held the lock
             part.unlink()
             return
         if not file.sha256:
@@ -133,7 +135,7 @@ def _fetch(
 
 @contextlib.contextmanager
 def _alone(part: Path, screen: console.Console) -> Iterator[BinaryIO]:
-    """Opens the part for appending, with exclusive access."""
+    """Opens the part file for appending, with exclusive access."""
     while True:
         with part.open("ab", buffering=0) as out:
             try:
@@ -141,7 +143,7 @@ def _alone(part: Path, screen: console.Console) -> Iterator[BinaryIO]:
             except BlockingIOError:
                 screen.say(f"waiting for another process that is fetching {part}")
                 fcntl.flock(out, fcntl.LOCK_EX)
-            # While this process waited, the other may have renamed or removed the open file.
+            # During the wait, the other process may have renamed or removed the open file.
             if part.exists() and os.path.samestat(os.fstat(out.fileno()), part.stat()):
                 yield out
                 return

@@ -1,7 +1,7 @@
 """Appends the content of a URL to an open file, resuming after broken connections.
 
-fsspec opens the URL. Its own `get_file` restarts a broken download from the beginning, and does not
-say whether a server honoured the requested range; so the reading is done here.
+fsspec opens the URL, and this module reads from it. fsspec's `get_file` would restart a broken
+download from the beginning, and does not report whether a server honoured the requested range.
 """
 
 import os
@@ -18,7 +18,7 @@ from runner.storage import urls
 _CHUNK = 2**20
 _LONGEST_PAUSE = 60.0
 _HEADERS = {"Accept-Encoding": "identity"}
-_MAY_PASS = (408, 425, 429)  # HTTP client errors that may go away
+_MAY_PASS = (408, 425, 429)  # HTTP client errors that may be temporary
 
 Show = Callable[[int, int | None], object]
 
@@ -38,13 +38,13 @@ def receive(
         url: any URL that fsspec supports.
         out: open for appending, unbuffered. It already holds the beginning of the content.
         attempts: give up after this many attempts in a row without progress.
-        sleep: called with the pause between attempts: 1 second, then doubled each time.
+        sleep: called with the pause between attempts, which is 1 second at first and then doubles.
         screen: shows the progress, and why an attempt failed.
-        clock: returns seconds; tests inject it.
+        clock: returns seconds. Tests inject it.
 
     Raises:
-        ConfigError: another attempt would fail in the same way: no such file, no permission, an
-            unknown kind of URL, or one that needs a package that is not installed.
+        ConfigError: a retry would fail the same way: the file does not exist, permission is denied,
+            the kind of URL is unknown, or it needs a package that is not installed.
         RunnerError: all attempts failed, or `out` cannot be written.
     """
     show = _shown(out.name, screen, clock)
@@ -55,7 +55,7 @@ def receive(
             return
         except RunnerError:
             raise
-        except Exception as error:  # each fsspec driver raises its own
+        except Exception as error:  # fsspec's drivers raise different exceptions
             if _is_final(error):
                 raise ConfigError(
                     f"{urls.shown(url)} cannot be fetched to {out.name}: {_text(error)}"
@@ -89,7 +89,7 @@ def _shown(name: str, screen: console.Console, clock: Callable[[], float]) -> Sh
 
 
 def _attempt(url: str, out: BinaryIO, show: Show) -> None:
-    """Appends what is missing, or writes everything if the server cannot start in the middle."""
+    """Appends the missing content, or writes everything if the server cannot resume."""
     system, remote = _system(url)
     total = system.info(remote).get("size")
     done = _size(out)
@@ -109,7 +109,7 @@ def _attempt(url: str, out: BinaryIO, show: Show) -> None:
 
 
 def _open(system: Any, remote: str, start: int, total: int | None) -> tuple[Any, int]:
-    """The content and its offset: `start`, or 0 if the server does not support ranges."""
+    """Opens the content and returns its offset: `start`, or 0 if ranges are not supported."""
     if not remote.startswith("http"):
         source = system.open(remote, "rb")
         source.seek(start)
@@ -139,27 +139,27 @@ def _system(url: str) -> tuple[Any, str]:
         return fsspec.url_to_fs(url, **{protocol: _http() for protocol in protocols})
     except ImportError as error:
         raise ConfigError(f"{urls.shown(url)}: {urls.missing(url, error)}") from error
-    except ValueError as error:  # of an unknown kind
+    except ValueError as error:  # unknown kind of URL
         raise ConfigError(f"{urls.shown(url)}: {error}") from error
 
 
 def _http() -> dict[str, Any]:
-    import aiohttp  # takes a third of a second, and is rarely needed
+    import aiohttp  # takes a third of a second to import, and is rarely needed
 
-    # By default a response must arrive completely within five minutes, and proxies are ignored.
+    # By default, a response must be complete within five minutes, and proxies are ignored.
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=60)
     return {"client_kwargs": {"timeout": timeout, "trust_env": True}, "headers": _HEADERS}
 
 
 def _is_final(error: BaseException | None) -> bool:
-    """Whether another attempt would fail in the same way: no such file, or no permission."""
+    """Whether a retry would fail the same way: no such file, or no permission."""
     while error is not None:
         status = getattr(error, "status", None)
         if isinstance(status, int):
             return 400 <= status < 500 and status not in _MAY_PASS
         if isinstance(error, PermissionError):
             return True
-        # fsspec raises the same for a web server that does not respond, but with a cause.
+        # fsspec raises the same error, but with a cause, for a web server that does not respond.
         if isinstance(error, FileNotFoundError) and error.__cause__ is None:
             return True
         error = error.__cause__

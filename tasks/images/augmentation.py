@@ -13,13 +13,13 @@ from tasks.images.augmix import AugMixConfig  # in the class below, `augmix` is 
 
 @dataclasses.dataclass
 class AugmentConfig(base_config.Config):
-    """How to augment training images; by default not at all.
+    """How to augment training images. By default, no augmentation.
 
     Attributes:
         pad: shift by up to this many pixels in each direction, filling with zeros: "pad and crop"
             (He et al., "Deep residual learning", 2015, section 4.2).
         flip: mirror left and right with probability one half.
-        augmix: settings for AugMix, applied after shifting and mirroring; by default off.
+        augmix: settings for AugMix, applied after shifting and mirroring. Off by default.
     """
 
     pad: int = 0
@@ -49,8 +49,8 @@ def augment(images: tf.Tensor, seeds: tf.Tensor, config: AugmentConfig) -> tf.Te
     """Shifts, mirrors and mixes a batch.
 
     Args:
-        images: [batch, height, width, channels] of any type; for AugMix float32 from 0 to 1.
-        seeds: [batch, 2] int64, as from `inputs.place`.
+        images: [batch, height, width, channels] of any type. AugMix needs float32 from 0 to 1.
+        seeds: [batch, 2] int64, as created by `inputs.place`.
         config: the changes to make.
 
     Returns:
@@ -71,6 +71,6 @@ def _shift(images: tf.Tensor, seeds: tf.Tensor, config: AugmentConfig) -> tf.Ten
     if config.flip:
         columns = tf.where(numbers[:, 2:] < 0.5, width - 1 - columns, columns)
     columns += right[:, tf.newaxis]
-    # Two gathers for the whole batch: tf.image's stateless functions take one seed, so one image.
+    # Two gathers for the whole batch, because tf.image's stateless functions take one seed each.
     padded = tf.pad(images, [[0, 0], [pad, pad], [pad, pad], [0, 0]])
     return tf.gather(tf.gather(padded, rows, axis=1, batch_dims=1), columns, axis=2, batch_dims=1)

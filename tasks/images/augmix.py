@@ -1,9 +1,9 @@
 """AugMix: images blended with chains of their own distortions.
 
 Hendrycks et al., "AugMix: a simple data processing method to improve robustness and uncertainty",
-2020. The nine distortions and their strengths are those of the paper's published code; none of them
-is among the corruptions used to measure robustness. Each is either a lookup table of the 256 pixel
-values or a map of the plane, so a whole batch needs two kernels per step, not nine.
+2020. The nine distortions and their strengths are those of the paper's published code. None of
+them is among the corruptions used to measure robustness. Each is either a lookup table of the 256
+pixel values or an affine map of the plane, so a batch needs two kernels per step instead of nine.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ KINDS = (*TABLES, *MAPS)
 
 _DEEPEST = 3  # the maximum depth if depths are drawn
 _STRONGEST = 10  # the maximum severity
-_RAREST = 0.1  # with smaller parameters all Gamma variables may be 0
+_RAREST = 0.1  # for smaller parameters, all Gamma variables may be 0
 
 
 @dataclasses.dataclass
@@ -31,11 +31,11 @@ class AugMixConfig(base_config.Config):
 
     Attributes:
         width: the number of chains blended into an image.
-        depth: the number of distortions in a chain; -1 draws 1, 2 or 3 for each chain.
+        depth: the number of distortions in a chain. -1 draws 1, 2 or 3 for each chain.
         severity: each distortion's strength is drawn between 0.1 and this, at most 10.
         probability: the parameter of the Dirichlet distribution of the chains' weights, and of
-            the Beta distribution of their total weight in the image; 1 is uniform, 0.1 the minimum.
-        count: how many versions replace each image in a batch: with 2, a step learns from twice
+            the Beta distribution of their total weight in the image. 1 is uniform, the minimum 0.1.
+        count: how many versions replace each image in a batch. With 2, a step learns from twice
             `global_batch_size` images.
     """
 
@@ -68,11 +68,11 @@ def augmix(images: tf.Tensor, seeds: tf.Tensor, config: AugMixConfig) -> tf.Tens
 
     Args:
         images: [batch, height, width, channels] float32 from 0 to 1.
-        seeds: [batch, 2] int64; an image's blend depends only on its own seeds.
+        seeds: [batch, 2] int64. An image's blend depends only on its own seeds.
         config: the settings.
 
     Returns:
-        [batch * count, height, width, channels] float32; versions of the same image are adjacent.
+        [batch * count, height, width, channels] float32. Versions of an image are adjacent.
     """
     images = tf.repeat(images, config.count, axis=0)
     version = tf.tile(tf.range(1, config.count + 1, dtype=tf.int64), [tf.shape(seeds)[0]])
@@ -81,7 +81,7 @@ def augmix(images: tf.Tensor, seeds: tf.Tensor, config: AugMixConfig) -> tf.Tens
 
     chains = _chains(images, seeds, config)
     weights, share = _weights(seeds, config)
-    # Not a matrix product: its rounding could depend on the batch size.
+    # Not a matrix product, because its rounding could depend on the batch size.
     mixed = tf.add_n([w * chain for w, chain in zip(weights, chains, strict=True)])
     return (1 - share) * images + share * mixed
 
@@ -91,8 +91,8 @@ def distort(pixels: tf.Tensor, kind: tf.Tensor, strength: tf.Tensor) -> tf.Tenso
 
     Args:
         pixels: [batch, height, width, channels] uint8.
-        kind: [batch] int32, indices of `KINDS`; len(KINDS) leaves the image as it is.
-        strength: [batch] float32 from -10 to 10; the sign matters only for `MAPS`.
+        kind: [batch] int32, indices of `KINDS`. len(KINDS) leaves the image unchanged.
+        strength: [batch] float32 from -10 to 10. The sign matters only for `MAPS`.
 
     Returns:
         Pixels of the same shape.
@@ -125,11 +125,11 @@ def _chains(images: tf.Tensor, seeds: tf.Tensor, config: AugMixConfig) -> list[t
 
 
 def _weights(seeds: tf.Tensor, config: AugMixConfig) -> tuple[list[tf.Tensor], tf.Tensor]:
-    """The chains' weights, adding up to 1, and their share in the image; [batch, 1, 1, 1] each."""
+    """The chains' weights, which sum to 1, and their share in the image, [batch, 1, 1, 1] each."""
     draw = functools.partial(
         tf.random.stateless_gamma, [config.width + 2], alpha=config.probability, dtype=tf.float64
     )
-    # One by one, as it takes one seed. Normalized Gamma variables are Dirichlet or Beta variables.
+    # stateless_gamma takes one seed. Normalized Gamma variables are Dirichlet or Beta variables.
     numbers = tf.map_fn(draw, seeds, fn_output_signature=tf.float64)
     *weights, first, second = tf.unstack(numbers[..., tf.newaxis, tf.newaxis, tf.newaxis], axis=1)
     total = tf.add_n(weights)
@@ -160,7 +160,7 @@ def _look_up(pixels: tf.Tensor, kind: tf.Tensor, strength: tf.Tensor) -> tf.Tens
 
 
 def _autocontrast(counts: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-    """Tables that stretch the occurring values to 0..255; counts and tables [..., 256] int32."""
+    """Tables that stretch the occurring values to 0..255. All arrays are [..., 256] int32."""
     occurs = counts > 0
     low = tf.reduce_min(tf.where(occurs, values, 255), axis=-1, keepdims=True)
     high = tf.reduce_max(tf.where(occurs, values, 0), axis=-1, keepdims=True)
@@ -169,7 +169,7 @@ def _autocontrast(counts: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
 
 
 def _equalize(counts: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-    """Tables that equalize the histogram; counts and tables [..., 256] int32."""
+    """Tables that equalize the histogram. Counts and tables are [..., 256] int32."""
     high = tf.reduce_max(tf.where(counts > 0, values, 0), axis=-1, keepdims=True)
     of_highest = tf.gather(counts, high, axis=-1, batch_dims=len(counts.shape) - 1)
     step = (tf.reduce_sum(counts, axis=-1, keepdims=True) - of_highest) // 255
@@ -185,13 +185,13 @@ def _move(pixels: tf.Tensor, kind: tf.Tensor, strength: tf.Tensor) -> tf.Tensor:
     rotate, shear_x, shear_y, right, down = (
         tf.where(kind == len(TABLES) + i, level, 0.0) for i in range(len(MAPS))
     )
-    degrees = tf.cast(rotate * 30, tf.int32)  # rounded towards 0, as all integers here
+    degrees = tf.cast(rotate * 30, tf.int32)  # rounded towards 0, like all integers here
     angles = np.radians(np.arange(-30, 31))
-    # From a table, since vectorized and scalar cosines may differ in their last bits.
+    # Use a table, because vectorized and scalar cosines may differ in their last bits.
     cosine, sine = (tf.gather(np.float32(f(angles)), degrees + 30) for f in (np.cos, np.sin))
     a, b = cosine, -sine + shear_x * 0.3
     c, d = sine + shear_y * 0.3, cosine
-    turns = kind == len(TABLES)  # about the centre; shears keep the upper left corner
+    turns = kind == len(TABLES)  # about the centre, while shears keep the upper left corner
     x = tf.where(turns, (width - 1) / 2, -0.5)
     y = tf.where(turns, (height - 1) / 2, -0.5)
     right = tf.cast(tf.cast(right * (width / 3), tf.int32), tf.float32)

@@ -1,6 +1,6 @@
 """The networks of Model Garden's `official.vision`, by name.
 
-Importing this module loads all of `official.vision`; only configurations that name it do so.
+Importing this module loads all of `official.vision`. Only configurations that name it do so.
 """
 
 import dataclasses
@@ -20,14 +20,14 @@ class BackboneConfig(base_config.Config):
     """One of `official.vision`'s backbones, with a classifier on its last level.
 
     ResNets, MobileNets and EfficientNets take images of any size and downsample them by 32, so
-    little remains of images smaller than 32 pixels. RevNets need multiples of 32 pixels, SpineNets
-    multiples of 128, ViTs multiples of their patch size.
+    images smaller than 32 pixels lose most of their information. RevNets need multiples of 32
+    pixels, SpineNets multiples of 128, ViTs multiples of their patch size.
 
     Attributes:
         backbone: its `type`, such as 'resnet', and the settings for that type.
         norm_activation: normalization and activation, for types that support a choice.
-        dropout: the rate before the dense layer, in [0, 1).
-        l2: this times the sum of the squared weights is added to the loss; at least 0.
+        dropout: the dropout rate before the dense layer, in [0, 1).
+        l2: the weight penalty, at least 0. The loss includes it times the sum of squared weights.
     """
 
     backbone: backbones.Backbone = dataclasses.field(
@@ -44,7 +44,7 @@ def check(config: BackboneConfig) -> None:
     """Rejects invalid settings.
 
     Raises:
-        ConfigError: the type is unknown, or a number out of range.
+        ConfigError: the type is unknown, or a number is out of range.
     """
     types = sorted({field.name for field in dataclasses.fields(backbones.Backbone)} - {"type"})
     if config.backbone.type not in types:
@@ -60,7 +60,7 @@ def check(config: BackboneConfig) -> None:
 
 
 def build(config: BackboneConfig, image_shape: Sequence[int], classes: int) -> tf_keras.Model:
-    """The configured network, from images to float32 logits; see `image_models.build`.
+    """The configured network, from images to float32 logits. See `image_models.build`.
 
     Raises:
         ConfigError: the backbone does not support these settings or images of this shape.

@@ -1,9 +1,9 @@
 """Quality of predicted probabilities: accuracy, likelihood, calibration.
 
 Every metric takes labels [batch] and logits [batch, classes]. A label below 0 marks an example
-without a known class; metrics that need a label skip it. All sums are additive over examples, in
-float64 if the device supports it, so a result depends neither on batches nor on replicas. A metric
-that has counted nothing has no result; `is_defined` says so.
+without a known class, which metrics that need a label skip. All sums are additive over examples, in
+float64 if the device supports it, so results depend on neither batches nor replicas. A metric
+without any examples has no result, and its `is_defined` is false.
 """
 
 import abc
@@ -16,20 +16,20 @@ RELIABILITY_BINS = 15
 
 
 def correct(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-    """1 where the most probable class is right, else 0; ties go to the first class."""
+    """1 if the most probable class is correct, else 0. The first class wins ties."""
     best = tf.argmax(logits, axis=-1, output_type=labels.dtype)
     return tf.cast(best == labels, logits.dtype)
 
 
 def correct_in_5(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-    """1 where the right class is among the five most probable, else 0; ties go to the first."""
+    """1 if the correct class is among the five most probable, else 0. The first class wins ties."""
     best = tf.math.top_k(logits, 5).indices
     found = tf.reduce_any(best == tf.cast(labels, best.dtype)[:, tf.newaxis], axis=-1)
     return tf.cast(found, logits.dtype)
 
 
 def negative_log_likelihood(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-    """The negative logarithm of the right class's probability."""
+    """The negative logarithm of the correct class's probability."""
     return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
 
 
@@ -42,7 +42,7 @@ def brier_score(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
 def confidence(_: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
     """The probability of the most probable class."""
     highest = tf.reduce_max(logits, axis=-1, keepdims=True)
-    # For so few numbers tf.nn.softmax takes ten times as long: it wakes every thread.
+    # For so few numbers, tf.nn.softmax takes ten times as long, because it wakes every thread.
     return 1 / tf.reduce_sum(tf.exp(logits - highest), axis=-1)
 
 
@@ -65,7 +65,7 @@ class Sums(tf_keras.metrics.Metric):
 
     @abc.abstractmethod
     def is_defined(self) -> tf.Tensor:
-        """Whether enough has been counted for a result; a boolean scalar."""
+        """Whether there are enough examples for a result, a boolean scalar."""
 
 
 class Mean(Sums):
@@ -74,7 +74,7 @@ class Mean(Sums):
     Args:
         number: computes [batch] numbers from labels and logits.
         name: the metric's name.
-        of_all: also count examples without a known class; `number` must not use the labels.
+        of_all: also include examples without a known class. `number` must not use the labels.
     """
 
     def __init__(
@@ -89,18 +89,18 @@ class Mean(Sums):
         self._of_all = of_all
 
     def update_state(self, labels: tf.Tensor, logits: tf.Tensor) -> None:
-        """Counts a batch."""
+        """Adds a batch."""
         counts = tf.ones_like(labels, tf.bool) if self._of_all else labels >= 0
         numbers = tf.where(counts, self._number(tf.maximum(labels, 0), logits), 0)
         rows = tf.stack([tf.cast(numbers, self.dtype), tf.cast(counts, self.dtype)])
         self.sums.assign_add(tf.reduce_sum(rows, axis=1))
 
     def is_defined(self) -> tf.Tensor:
-        """Whether any example was counted."""
+        """Whether there are any examples."""
         return self.sums[1] > 0
 
     def result(self) -> tf.Tensor:
-        """A scalar, 0 where nothing was counted."""
+        """A scalar, 0 without examples."""
         return tf.math.divide_no_nan(self.sums[0], self.sums[1])
 
 
@@ -108,24 +108,24 @@ class Reliability(Sums):
     """Sums over the examples whose confidence falls in each of 15 equal bins of [0, 1].
 
     A bin includes its upper end but not its lower one. The result is [15, 3]: the number of
-    examples, the sum of their confidences, and how many of them are right.
+    examples, the sum of their confidences, and the number of correct predictions.
     """
 
     def __init__(self, name: str = "reliability") -> None:
         super().__init__(name, (RELIABILITY_BINS, 3))
 
     def update_state(self, labels: tf.Tensor, logits: tf.Tensor) -> None:
-        """Counts a batch."""
+        """Adds a batch."""
         sure = confidence(labels, logits)
         bins = tf.cast(tf.math.ceil(sure * RELIABILITY_BINS), tf.int32) - 1
         rows = tf.stack([tf.ones_like(sure), sure, correct(labels, logits)], axis=1)
-        # Segments below 0 are left out.
+        # unsorted_segment_sum drops segments below 0.
         bins = tf.where(labels >= 0, tf.clip_by_value(bins, 0, RELIABILITY_BINS - 1), -1)
         rows = tf.cast(rows, self.dtype)
         self.sums.assign_add(tf.math.unsorted_segment_sum(rows, bins, RELIABILITY_BINS))
 
     def is_defined(self) -> tf.Tensor:
-        """Whether an example of known class was counted."""
+        """Whether there is an example with a known class."""
         return tf.reduce_sum(self.sums[:, 0]) > 0
 
     def result(self) -> tf.Tensor:
@@ -143,7 +143,7 @@ class ExpectedCalibrationError(Reliability):
         super().__init__(name)
 
     def result(self) -> tf.Tensor:
-        """A scalar, 0 where nothing was counted."""
+        """A scalar, 0 without examples."""
         count, sure, right = tf.unstack(self.sums, axis=1)
         return tf.math.divide_no_nan(tf.reduce_sum(tf.abs(right - sure)), tf.reduce_sum(count))
 
@@ -161,7 +161,7 @@ class ConfusionMatrix(Sums):
         self._classes = classes
 
     def update_state(self, labels: tf.Tensor, logits: tf.Tensor) -> None:
-        """Counts a batch."""
+        """Adds a batch."""
         taken = tf.argmax(logits, axis=-1, output_type=labels.dtype)
         cells = tf.where(labels >= 0, labels * self._classes + taken, -1)
         counted = tf.math.unsorted_segment_sum(
@@ -170,7 +170,7 @@ class ConfusionMatrix(Sums):
         self.sums.assign_add(tf.reshape(counted, self.sums.shape))
 
     def is_defined(self) -> tf.Tensor:
-        """Whether an example of known class was counted."""
+        """Whether there is an example with a known class."""
         return tf.reduce_sum(self.sums) > 0
 
     def result(self) -> tf.Tensor:

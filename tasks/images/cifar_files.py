@@ -1,7 +1,7 @@
 """The binary distribution of CIFAR-10 and CIFAR-100, unpacked or as the original archive.
 
 Krizhevsky, "Learning multiple layers of features from tiny images", 2009. A record is a label (for
-CIFAR-100 the coarse one first), then 32x32 pixels, channel by channel:
+CIFAR-100 the coarse label, then the fine one), then 32x32 pixels, channel by channel. See
 https://www.cs.toronto.edu/~kriz/.
 """
 
@@ -53,7 +53,7 @@ _LAYOUTS = (
 class Cifar(NamedTuple):
     """One subset: [N, 32, 32, 3] uint8, [N] int32, and the names of all classes, if known.
 
-    `names` is empty where the distribution's text file is missing.
+    `names` is empty if the distribution's text file is missing.
     """
 
     images: np.ndarray
@@ -63,7 +63,7 @@ class Cifar(NamedTuple):
 
 
 def is_here(path: Path) -> bool:
-    """Whether a path is an archive, or a folder with some of the distribution's files."""
+    """Whether a path is an archive, or a directory with some of the distribution's files."""
     if path.is_dir():
         return any((path / name).is_file() for layout in _LAYOUTS for name in _files(layout))
     return path.name.endswith((".tar.gz", ".tgz", ".tar"))
@@ -94,13 +94,13 @@ def read(path: Path, subset: str) -> Cifar:
 
 
 def _files(layout: _Layout, subset: str = "") -> list[str]:
-    """The files of one subset, or of all, and the file with the names."""
+    """The files of one subset, or of all subsets, and the file with the names."""
     subsets = [subset] if subset else list(layout.files)
     return [layout.names, *(name for chosen in subsets for name in layout.files[chosen])]
 
 
 def _contents(path: Path, wanted: Collection[str]) -> dict[str, bytes]:
-    """The content of the wanted files that exist."""
+    """The content of those wanted files that exist."""
     if path.is_dir():
         return {name: (path / name).read_bytes() for name in wanted if (path / name).is_file()}
     if not path.is_file():
@@ -120,7 +120,7 @@ def _contents(path: Path, wanted: Collection[str]) -> dict[str, bytes]:
 def _records(
     path: Path, contents: dict[str, bytes], layout: _Layout, name: str, count: int
 ) -> np.ndarray:
-    """[count, label bytes + pixels] uint8."""
+    """Returns the records, [count, label bytes + pixels] uint8."""
     size = layout.label_bytes + _PIXELS
     if name not in contents:
         raise ConfigError(f"{path} has no file {name}, which belongs to {layout.name}")

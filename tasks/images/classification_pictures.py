@@ -1,4 +1,4 @@
-"""Pictures of a classifier's results: which classes it confuses, and how calibrated it is."""
+"""Plots of a classifier's results: the confusion matrix and the reliability diagram."""
 
 import io
 from collections.abc import Sequence
@@ -16,13 +16,13 @@ _BLUE, _RED, _GREEN, _GREY = "#4878a8", "#d1605e", "#6a9f58", "#8a8a8a"
 
 
 def confusion_matrix(counts: np.ndarray, names: Sequence[str] = ()) -> np.ndarray:
-    """A confusion matrix: shades show fractions of a row, numbers are counts.
+    """Draws a confusion matrix, whose shades show fractions of a row and whose numbers are counts.
 
     The shades follow the square root of the fraction, so that rare mistakes are visible.
 
     Args:
-        counts: [classes, classes], with true classes in rows and predicted ones in columns.
-        names: the classes' names; empty: they are numbered.
+        counts: [classes, classes], with true classes in rows and predicted classes in columns.
+        names: the classes' names. If empty, the classes are numbered.
 
     Returns:
         uint8 [height, width, 3].
@@ -57,11 +57,11 @@ def confusion_matrix(counts: np.ndarray, names: Sequence[str] = ()) -> np.ndarra
 
 
 def reliability(bins: np.ndarray) -> np.ndarray:
-    """A reliability diagram: accuracy against confidence, with the examples in each bin.
+    """Draws a reliability diagram: accuracy against confidence, with the examples in each bin.
 
     Args:
         bins: [bins, 3], over equal parts of [0, 1]: the number of examples, the sum of their
-            confidences, and how many of them are right.
+            confidences, and the number of correct predictions.
 
     Returns:
         uint8 [height, width, 3].
@@ -95,14 +95,14 @@ def reliability(bins: np.ndarray) -> np.ndarray:
 def _drawing(
     width: float, height: float, heights: Sequence[int] = (1,)
 ) -> tuple[figure.Figure, list[Axes]]:
-    """A figure, sized in inches and made without pyplot, and its axes from top to bottom."""
+    """Makes a figure, sized in inches, without pyplot. Returns it and its axes, top to bottom."""
     drawing = figure.Figure(figsize=(width, height), dpi=_DPI, layout="constrained")
     axes = drawing.subplots(len(heights), sharex=True, squeeze=False, height_ratios=heights)
     return drawing, list(axes[:, 0])
 
 
 def _name_classes(axes: Axes, names: Sequence[str], side: float) -> None:
-    """Names rows and columns, every n-th if there are too many; `side` is in inches."""
+    """Names rows and columns, or every n-th if there are too many. `side` is in inches."""
     places = range(0, len(names), -(-len(names) // _MOST_NAMES))
     shown = [names[place] for place in places]
     size = min(9.0, 55 * side / len(shown))
@@ -122,7 +122,7 @@ def _short(count: float) -> str:
 
 
 def _pixels(drawing: figure.Figure) -> np.ndarray:
-    """The figure as uint8 [height, width, 3], enlarged to fit long names."""
+    """Renders the figure as uint8 [height, width, 3], enlarged to fit long names."""
     encoded = io.BytesIO()
     drawing.savefig(encoded, format="png", bbox_inches="tight", pad_inches=0.15)
     return tf.io.decode_png(encoded.getvalue(), channels=3).numpy()

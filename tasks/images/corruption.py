@@ -1,9 +1,10 @@
 """Corrupted images for measuring robustness: CIFAR-10-C and CIFAR-100-C, made on the fly.
 
 Hendrycks and Dietterich, "Benchmarking neural network robustness to common corruptions and
-perturbations", 2019. Kinds and severities are those of the code that made the published files, for
-32x32 pixels, and are not scaled for other sizes. Differences: the noise has the same distribution
-but other values, the JPEG encoder is TensorFlow's, and values are rounded to 8 bits, not truncated.
+perturbations", 2019. Kinds and severities match the code that made the published files, for 32x32
+pixels, and are not scaled for other sizes. There are three differences: the noise has the same
+distribution but other values, the JPEG encoder is TensorFlow's, and values are rounded to 8 bits
+instead of truncated.
 """
 
 import dataclasses
@@ -52,7 +53,7 @@ def corrupt(images: tf.Tensor, index: tf.Tensor, config: CorruptionConfig) -> tf
         config: the kind and its severity.
 
     Returns:
-        Images of the same shape; each value is a multiple of 1/255.
+        Images of the same shape, whose values are multiples of 1/255.
 
     Raises:
         ConfigError: the kind needs colours, but the images have none.
@@ -74,7 +75,7 @@ class _Kind(NamedTuple):
 
 
 def _one_by_one(draw: Callable[..., tf.Tensor], images: tf.Tensor, index: tf.Tensor) -> tf.Tensor:
-    """Random numbers of the images' shape, each image's from its own seed."""
+    """Random numbers of the images' shape, drawn for each image from its own seed."""
     shape = images.shape[1:]
 
     def drawn(element: tf.Tensor) -> tf.Tensor:
@@ -106,7 +107,7 @@ def _impulse_noise(images: tf.Tensor, index: tf.Tensor, share: float) -> tf.Tens
 
 
 def _defocus_blur(images: tf.Tensor, _: tf.Tensor, lens: tuple[float, float]) -> tf.Tensor:
-    """Filters with a slightly blurred disk; the image is mirrored at its borders."""
+    """Filters with a slightly blurred disk, mirroring the image at its borders."""
     radius, deviation = lens
     reach = int(radius) + 1
     steps = np.arange(-reach, reach + 1)
@@ -121,7 +122,7 @@ def _defocus_blur(images: tf.Tensor, _: tf.Tensor, lens: tuple[float, float]) ->
     height, width = images.shape[1:3]
     rows, columns = (np.pad(np.arange(size), reach, "reflect") for size in (height, width))
     padded = tf.gather(tf.gather(images, rows, axis=1), columns, axis=2)
-    # Not a convolution: its rounding could depend on the batch size.
+    # Not a convolution, because its rounding could depend on the batch size.
     return tf.add_n(
         [kernel[y, x] * padded[:, y : y + height, x : x + width] for y, x in np.argwhere(kernel)]
     )
@@ -145,7 +146,7 @@ def _contrast(images: tf.Tensor, _: tf.Tensor, factor: float) -> tf.Tensor:
 
 
 def _pixelate(images: tf.Tensor, _: tf.Tensor, factor: float) -> tf.Tensor:
-    """Fewer pixels, each the mean of those it covers, drawn as blocks of the old size."""
+    """Averages blocks of pixels and draws each average at the block's size."""
     height, width = images.shape[1:3]
     rows = np.floor((np.arange(height) + 0.5) * int(height * factor) / height).astype(int)
     columns = np.floor((np.arange(width) + 0.5) * int(width * factor) / width).astype(int)

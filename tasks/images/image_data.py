@@ -22,35 +22,35 @@ class ImageData(inputs.FoldedData):
 
     `is_training` must be set. `input_path` is one of
 
-    - an .npz file with the arrays `images` ([N, height, width, channels] or [N, height, width];
-      uint8, or floating point, which is used as it is), `labels` ([N], integers from 0) and
-      optionally `class_names`;
-    - the folder of CIFAR-10's or CIFAR-100's binary version, or its .tar.gz;
-    - a folder with one folder of images per class; classes are numbered in the order of their
-      names, and images have 3 channels.
+    - an .npz file with the arrays `images` ([N, height, width, channels] or [N, height, width],
+      uint8 or floating point, which is not rescaled), `labels` ([N], integers from 0) and
+      optionally `class_names`
+    - the directory of CIFAR-10's or CIFAR-100's binary version, or its .tar.gz
+    - a directory with one subdirectory of images per class. Classes are numbered in alphabetical
+      order, and images have 3 channels.
 
-    Alternatively, give `tfds_name` with `tfds_split` (and `tfds_data_dir`, if the data are not in
-    the default folder). With neither, the 1,797 handwritten digits of 8x8 pixels included in
-    scikit-learn are used. Everything is held in memory except folders of images, whose files are
-    decoded each time they are needed (`runner-prepare-images` packs them into an .npz).
+    Alternatively, set `tfds_name` and `tfds_split` (and `tfds_data_dir`, if the data are not in
+    the default directory). With neither, the data are the 1,797 handwritten digits of 8x8 pixels
+    that scikit-learn includes. All images are held in memory, except image files in a directory.
+    These are decoded each time they are needed (`runner-prepare-images` packs them into an .npz).
 
     Attributes:
         subset: 'train' or 'test', for CIFAR's binary version.
-        image_size: the height and width to which the images of a folder are scaled (to cover it)
+        image_size: the height and width to which the images of a directory are scaled (to cover it)
             and cropped (around the middle). Empty: all images have the same size.
-        split: which part of the source: 'all', 'validation' (chosen at random, but fixed; it does
-            not depend on the run's seed) or 'train' (the rest). Empty: for the digits, the part
-            that matches `is_training`; all of any other source.
+        split: which part of the source: 'all', 'validation' (a fixed random choice, independent of
+            the run's seed) or 'train' (the rest). Empty: for the digits, the part that matches
+            `is_training`, and all of any other source.
         held_out: the fraction of the source in 'validation'.
         fold_group: the array of an .npz whose equal values mark images that stay together in
-            `folds` (such as those of one patient). Folds count instead of `split` and `held_out`,
-            and are stratified by label.
-        cache_folder: a folder in which the decoded and scaled images of a folder are cached, as
-            long as no file changes; they are then held in memory. Empty: none.
+            `folds` (such as those of one patient). Folds replace `split` and `held_out`, and are
+            stratified by label.
+        cache_folder: a directory that caches the decoded and scaled image files until one of them
+            changes. The images are then held in memory. Empty: no cache.
         augment: random changes to training images.
         corruption: how to corrupt every image of an evaluation.
-        out_of_distribution: more images for an evaluation, which come last and belong to no class:
-            their labels are -1. Only its fields that say where the images are may be set.
+        out_of_distribution: more images for an evaluation. They come last and belong to no class,
+            so their labels are -1. Set only its fields that specify the source of the images.
     """
 
     SOURCE_FIELDS = (*inputs.FoldedData.SOURCE_FIELDS, "subset", "fold_group")
@@ -68,30 +68,30 @@ class ImageData(inputs.FoldedData):
     out_of_distribution: "ImageData | None" = None
 
     def once(self) -> "ImageData":
-        """The same images for one pass in order, as they are."""
+        """The same images for one pass in order, without augmentation."""
         unchanged = augmentation.AugmentConfig()
         split = self.split if self.folds else source_of(self).split
         return super().once().replace(split=split, augment=unchanged)
 
     def check(self) -> None:
-        """Raises ConfigError as `source_of` does; reads nothing."""
+        """Raises ConfigError like `source_of`. Reads no data."""
         source_of(self)
 
     def size(self) -> int:
-        """The number of examples; image files are not read.
+        """The number of examples. Does not read image files.
 
         Raises:
-            ConfigError: as `source_of` and `image_examples.read` do.
+            ConfigError: raised by `source_of` or `image_examples.read`.
         """
         known = image_examples.count(source_of(self))
         return known + (self.out_of_distribution.size() if self.out_of_distribution else 0)
 
 
 def source_of(config: ImageData) -> image_sources.Source:
-    """The source that a configuration asks for.
+    """The source that a configuration describes.
 
     Raises:
-        ConfigError: values that contradict each other, are out of range or have no effect.
+        ConfigError: values contradict each other, are out of range or have no effect.
     """
     _check(config)
     own_split = "train" if config.is_training else "validation"
@@ -119,11 +119,11 @@ def source_of(config: ImageData) -> image_sources.Source:
 
 
 def check_apart(train: ImageData, validation: ImageData) -> None:
-    """Makes sure that training and validation share no images, unless that was requested.
+    """Checks that training and validation share no images, unless the configuration allows it.
 
     Raises:
-        ConfigError: both read the same source, and one reads all of it without both setting
-            split='all', or they disagree about `held_out`; or with folds, they read different ones.
+        ConfigError: both read the same source, and one of them reads all of it without both setting
+            split='all', or their `held_out` differs. With folds, they read different sources.
     """
     sources = [source_of(data) for data in (train, validation)]
     place, other = (
@@ -153,7 +153,7 @@ def dataset(
     config: ImageData,
     input_context: tf.distribute.InputContext | None = None,
 ) -> tf.data.Dataset:
-    """Batches of images, float32 with white as 1, and labels, int32: placed by step or in order.
+    """Batches of float32 images (white is 1) and int32 labels, indexed by step or in order.
 
     Raises:
         ConfigError: the images do not match the configuration.
@@ -189,7 +189,7 @@ def dataset(
 
 
 def keys(examples: image_examples.Examples, config: ImageData) -> np.ndarray:
-    """The names of the images of an evaluation, in order; the same as in `examples` if possible."""
+    """The names of an evaluation's images, in order. Identical to `examples.keys` if possible."""
     if not config.out_of_distribution:
         return examples.keys
     unknown = image_examples.read(source_of(config.out_of_distribution))
@@ -263,7 +263,7 @@ def _check(config: ImageData) -> None:
 
 
 def _check_changes(config: ImageData) -> None:
-    """Raises ConfigError for changes that are invalid, or do not apply to these images."""
+    """Raises ConfigError for changes that are invalid or do not apply to these images."""
     if augmentation.is_active(config.augment) and not config.is_training:
         raise ConfigError("ImageData.augment is for train_data: evaluation images stay as they are")
     for field in ("corruption", "out_of_distribution"):

@@ -12,7 +12,7 @@ from runner.storage import data_copies
 from tasks.files import cached
 from tasks.images import image_folders, image_sources
 
-_VERSION = 1  # of cached images; raise it when pixels change
+_VERSION = 1  # version of cached images, to be raised when pixels change
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,14 +20,14 @@ class Examples:
     """Images and labels in host memory.
 
     Attributes:
-        images: [N, height, width, channels], uint8 or float32 as stored; or [N] paths of image
+        images: [N, height, width, channels], uint8 or float32 as stored, or [N] paths of image
             files.
         labels: [N] int32.
         image_shape: height, width, channels.
         white: the pixel value that becomes 1.
         classes: the number of classes in the source, other splits included.
         class_names: the names of all classes in order, if the source has them.
-        keys: [N] the images' names: their place in the source or, of files, their paths in it.
+        keys: [N] the images' names: paths in the source for files, otherwise indices.
     """
 
     images: tf.Tensor
@@ -43,12 +43,12 @@ def read(source: image_sources.Source) -> Examples:
     """Reads the source and keeps the configured split, as tensors in host memory.
 
     Raises:
-        ConfigError: the source is incomplete or invalid; the message says how.
+        ConfigError: the source is incomplete or invalid. The message describes the problem.
     """
     stored = image_sources.reader(source).read()
     index = _chosen(stored, source)
     images = _prepared(stored, source.cache_folder)
-    with tf.device("cpu:0"):  # where the input pipeline runs
+    with tf.device("cpu:0"):  # the input pipeline runs there
         return Examples(
             images=tf.constant(images[index]),
             labels=tf.constant(stored.labels[index]),
@@ -61,7 +61,7 @@ def read(source: image_sources.Source) -> Examples:
 
 
 def count(source: image_sources.Source) -> int:
-    """The number of examples of the configured split; raises what `read` does."""
+    """The number of examples in the configured split. Raises the same errors as `read`."""
     found = image_sources.reader(source)
     if source.fold_group:
         return len(_chosen(found.read(), source))
@@ -70,7 +70,7 @@ def count(source: image_sources.Source) -> int:
 
 
 def _prepared(stored: image_sources.Stored, cache_folder: str) -> np.ndarray:
-    """The images; of files, their pixels if there is a cache."""
+    """The images. Files are replaced by their pixels if there is a cache."""
     if not cache_folder or stored.images.ndim > 1:
         return stored.images
     arrays = cached.cached(
@@ -85,7 +85,7 @@ def _prepared(stored: image_sources.Stored, cache_folder: str) -> np.ndarray:
 
 
 def _chosen(stored: image_sources.Stored, source: image_sources.Source) -> np.ndarray:
-    """The indices of the examples that the source asks for, in order."""
+    """The indices of the source's selected examples, in order."""
     size = len(stored.labels)
     if source.side is None:
         return members(size, source)
@@ -100,7 +100,7 @@ def _keys(images: np.ndarray, index: np.ndarray, source: image_sources.Source) -
 
 
 def load(examples: Examples, index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """The images, float32 with white as 1, and the labels at `index`, [batch] int64."""
+    """The float32 images (white is 1) and the labels at `index`, [batch] int64."""
     images = tf.gather(examples.images, index)
     if images.dtype == tf.string:
         images = image_folders.decode(images, examples.image_shape)
@@ -109,9 +109,9 @@ def load(examples: Examples, index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 def members(size: int, source: image_sources.Source) -> np.ndarray:
     """The indices of a split's examples, in order."""
-    # A bit generator's raw output is the same in all NumPy versions; shuffles may change.
+    # All NumPy versions give the same raw output of a bit generator, but shuffles may change.
     order = np.argsort(np.random.Philox(key=0).random_raw(size), kind="stable")
-    # The fraction as written: 0.29 of 100 is 29, not 28.
+    # Use the fraction as written: 0.29 of 100 is 29, not 28.
     held_out = int(size * fractions.Fraction(str(source.held_out)))
     first, last = {"all": (0, size), "validation": (0, held_out), "train": (held_out, size)}[
         source.split

@@ -1,4 +1,4 @@
-"""Folders of images by class: root/<class>/<image>. Images are decoded when needed."""
+"""Directories of images by class: root/<class>/<image>. Images are decoded when needed."""
 
 import functools
 import os
@@ -15,7 +15,7 @@ _SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", "
 
 
 class Folder(NamedTuple):
-    """A folder's images: [N] paths and [N] int32 labels, by class, in the order of names."""
+    """A directory's images: [N] paths and [N] int32 labels, by class, in alphabetical order."""
 
     paths: np.ndarray
     labels: np.ndarray
@@ -23,12 +23,12 @@ class Folder(NamedTuple):
 
 
 def scan(root: Path) -> Folder:
-    """Finds the images; each folder is a class, numbered in the order of names.
+    """Finds the images. Each directory is a class, and classes are numbered alphabetically.
 
-    Hidden files, files without an image suffix, and nested folders are ignored.
+    Hidden files, files without an image suffix, and nested directories are ignored.
 
     Raises:
-        ConfigError: the folder does not exist, has no classes, or a class has no images.
+        ConfigError: the directory does not exist, has no classes, or a class has no images.
     """
     if not root.is_dir():
         raise ConfigError(f"there is no folder {root}")
@@ -63,7 +63,7 @@ def common_shape(paths: np.ndarray) -> tuple[int, int, int]:
 
 
 def load(path: str | Path, height: int, width: int) -> np.ndarray:
-    """An image as [height, width, 3] uint8; other sizes are scaled (bilinear) and center-cropped.
+    """Reads an image as [height, width, 3] uint8, scaled (bilinear) and center-cropped if needed.
 
     Raises:
         ConfigError: the file cannot be read as an image.
@@ -80,8 +80,8 @@ def load(path: str | Path, height: int, width: int) -> np.ndarray:
 
 
 def decode(paths: tf.Tensor, shape: tuple[int, ...]) -> tf.Tensor:
-    """[batch] paths to [batch, height, width, 3] uint8; an error names the damaged file."""
-    # Pillow, since TensorFlow's decoder does not say which of a million files is damaged.
+    """[batch] paths to [batch, height, width, 3] uint8. Errors name the damaged file."""
+    # Uses Pillow, because TensorFlow's decoder does not name the damaged file.
     images = tf.numpy_function(
         functools.partial(load_all, shape=shape), [paths], tf.uint8, stateful=False
     )
@@ -89,7 +89,7 @@ def decode(paths: tf.Tensor, shape: tuple[int, ...]) -> tf.Tensor:
 
 
 def load_all(paths: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """[N] paths to [N, height, width, 3] uint8; raises as `load` does."""
+    """[N] paths to [N, height, width, 3] uint8. Raises the same errors as `load`."""
     images = np.empty([len(paths), *shape], np.uint8)
     for image, path in zip(images, paths, strict=True):
         image[:] = load(os.fsdecode(path), *shape[:2])

@@ -1,4 +1,4 @@
-"""Networks for images, chosen by configuration; the small ones are built here."""
+"""Networks for images, chosen by configuration. The small ones are built here."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ class MLPConfig(base_config.Config):
 
     Attributes:
         hidden: the units of each hidden layer.
-        dropout: the rate after each of them, in [0, 1).
+        dropout: the dropout rate after each hidden layer, in [0, 1).
     """
 
     hidden: tuple[int, ...] = (128,)
@@ -31,7 +31,7 @@ class CNNConfig(base_config.Config):
     Attributes:
         filters: the number of filters of each convolution.
         batch_norm: normalize each convolution's output over the batch.
-        dropout: the rate before the dense layer, in [0, 1).
+        dropout: the dropout rate before the dense layer, in [0, 1).
     """
 
     filters: tuple[int, ...] = (32, 64)
@@ -48,7 +48,7 @@ class ModelConfig(oneof.OneOfConfig):
         mlp: read when `type` is 'mlp'.
         cnn: read when `type` is 'cnn'.
         wide_resnet: read when `type` is 'wide_resnet'.
-        backbone: read when `type` is 'backbone'; a `tasks.images.backbones.BackboneConfig`.
+        backbone: a `tasks.images.backbones.BackboneConfig`, read when `type` is 'backbone'.
     """
 
     type: str = "mlp"
@@ -113,9 +113,9 @@ def build(config: ModelConfig, image_shape: Sequence[int], classes: int) -> tf_k
 def standardizing(
     network: tf_keras.Model, mean: Sequence[float], std: Sequence[float]
 ) -> tf_keras.Model:
-    """`network` behind a layer that standardizes images by the mean and standard deviation.
+    """Adds a layer to `network` that standardizes images by the mean and standard deviation.
 
-    So the model takes images as stored, and the statistics are kept with the weights.
+    The model then takes images as stored, and the statistics are saved with the weights.
     """
     images = tf_keras.Input(network.input_shape[1:], name="images")
     scale = tf_keras.layers.Normalization(
@@ -125,7 +125,7 @@ def standardizing(
 
 
 def mlp(config: MLPConfig, image_shape: Sequence[int], classes: int) -> tf_keras.Model:
-    """A multi-layer perceptron; see `build`."""
+    """A multi-layer perceptron. See `build`."""
     images = tf_keras.Input(image_shape, name="images")
     x = tf_keras.layers.Flatten()(images)
     for units in config.hidden:
@@ -135,7 +135,7 @@ def mlp(config: MLPConfig, image_shape: Sequence[int], classes: int) -> tf_keras
 
 
 def cnn(config: CNNConfig, image_shape: Sequence[int], classes: int) -> tf_keras.Model:
-    """A small convolutional network; see `build`."""
+    """A small convolutional network. See `build`."""
     images = x = tf_keras.Input(image_shape, name="images")
     for filters in config.filters:
         # A normalized output has its own offset, so a bias would have no effect.

@@ -1,4 +1,4 @@
-"""Packs a folder of images by class into one .npz, which training holds in memory."""
+"""Packs a directory of images by class into one .npz, which training holds in memory."""
 
 import concurrent.futures
 import functools
@@ -19,20 +19,20 @@ _CHUNK = 1000  # images between two progress messages
 
 
 def pack(root: Path, out: Path, *, height: int, width: int, note: Callable[[str], object]) -> None:
-    """Writes all images of a folder, scaled to one size, into an .npz for `ImageData.input_path`.
+    """Writes a directory's images, scaled to one size, into an .npz for `ImageData.input_path`.
 
-    Partial work is kept in `<out>.<key>.part`, from which the next call resumes; the key depends on
-    the files and the size. If the .npz exists, nothing is done.
+    Partial work is kept in `<out>.<key>.part`, and the next call resumes from it. The key depends
+    on the files and the size. If the .npz exists, the function returns without doing anything.
 
     Args:
-        root: the folder that holds one folder per class.
+        root: the directory that holds one directory per class.
         out: the .npz.
         height: the images' height in pixels.
         width: their width.
         note: called with progress messages.
 
     Raises:
-        ConfigError: `out` is not an .npz; also as `image_folders.scan` and `load` do.
+        ConfigError: `out` is not an .npz, or `image_folders.scan` or `load` raises it.
     """
     if out.suffix != ".npz":
         raise ConfigError(f"{out}: expected a name that ends in .npz")
@@ -52,7 +52,7 @@ def pack(root: Path, out: Path, *, height: int, width: int, note: Callable[[str]
 def _decode(
     paths: np.ndarray, part: Path, shape: tuple[int, int, int], note: Callable[[str], object]
 ) -> None:
-    """Appends the pixels of the remaining images to the part."""
+    """Appends the pixels of the remaining images to the part file."""
     load = functools.partial(image_folders.load, height=shape[0], width=shape[1])
     size = int(np.prod(shape))
     with part.open("ab") as file, concurrent.futures.ThreadPoolExecutor() as threads:

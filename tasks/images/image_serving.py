@@ -11,8 +11,8 @@ from official.modeling.hyperparams import base_config
 
 from tasks.images import image_examples
 
-_WHITE = 65535  # of a PNG of 16 bits, which keeps what is finer than 8 bits
-_CHANNELS = (1, 3, 4)  # that image files have
+_WHITE = 65535  # of a 16-bit PNG, which preserves values finer than 8 bits
+_CHANNELS = (1, 3, 4)  # supported by image files
 
 Serve = Callable[..., Mapping[str, np.ndarray]]
 
@@ -22,9 +22,9 @@ class ImageServing(export_base.ExportModule):
 
     Args:
         params: the task's configuration.
-        model: from images, float32 with white as 1, to logits.
+        model: maps images, float32 with white as 1, to logits.
         image_shape: height, width, channels.
-        class_names: the names of all classes; empty if there are none.
+        class_names: the names of all classes. Empty if there are none.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class ImageServing(export_base.ExportModule):
         class_names: Sequence[str],
     ) -> None:
         super().__init__(params, model)
-        # TensorFlow must not see the model: it would also save it as a Keras model.
+        # TensorFlow must not track the model, or it would also save it as a Keras model.
         self._weights = model.variables
         del self.model
         object.__setattr__(self, "model", model)
@@ -46,14 +46,14 @@ class ImageServing(export_base.ExportModule):
 
     @tf.function(input_signature=(tf.TensorSpec([None], tf.string),))
     def serve(self, image_bytes: tf.Tensor) -> Mapping[str, tf.Tensor]:
-        """The classes of a batch of image files.
+        """Classifies a batch of image files.
 
         Args:
-            image_bytes: [batch]; a file of another size is scaled (bilinear) to cover the
-                network's, and cropped around the middle.
+            image_bytes: [batch]. A file of another size is scaled (bilinear) to cover the network's
+                size, and cropped around the middle.
 
         Returns:
-            `label`, [batch] int64; `class_name`, [batch] strings, if the classes have names;
+            `label`, [batch] int64, `class_name`, [batch] strings, if the classes have names, and
             `probabilities` and `logits`, [batch, classes].
         """
         spec = tf.TensorSpec(self._shape, tf.float32)
@@ -83,24 +83,24 @@ class ImageServing(export_base.ExportModule):
 
 
 def can_serve(examples: image_examples.Examples) -> bool:
-    """Whether files can hold such images: those of an array of floats may have any scale."""
+    """Whether files can hold such images. An array of floats may have any scale."""
     return examples.image_shape[-1] in _CHANNELS and examples.images.dtype != tf.float32
 
 
 def paths(examples: image_examples.Examples) -> Sequence[bytes]:
-    """The files of the images, if they are in files."""
+    """The paths of the images, if they are files."""
     return examples.images.numpy() if examples.images.dtype == tf.string else ()
 
 
 def scored(
     serve: Serve, batches: tf.data.Dataset, paths: Sequence[bytes]
 ) -> Iterator[tuple[np.ndarray, tf.Tensor]]:
-    """The logits of `serve` for images as files, and their labels, by batch.
+    """Yields, by batch, the logits of `serve` for images as files, and their labels.
 
     Args:
-        serve: from `image_bytes` to the outputs of `ImageServing.serve`.
+        serve: maps `image_bytes` to the outputs of `ImageServing.serve`.
         batches: images and labels.
-        paths: the files of the first images, which are served as they are; others become PNGs.
+        paths: the files of the first images, which are served unchanged. Others become PNGs.
     """
     first = 0
     for images, labels in batches:

@@ -20,7 +20,7 @@ from tasks.images import cifar_files, image_folders
 
 
 class Source(NamedTuple):
-    """Identifies examples: equal sources hold equal ones. The fields are those of `ImageData`."""
+    """Identifies examples by fields of `ImageData`. Equal sources hold equal examples."""
 
     input_path: str = ""
     subset: str = ""
@@ -47,13 +47,13 @@ class Stored:
     """The whole content of a source, all splits together.
 
     Attributes:
-        images: [N, height, width, channels], uint8 or float32; or the [N] paths of image files.
+        images: [N, height, width, channels], uint8 or float32, or the [N] paths of image files.
         labels: [N] int32, from 0.
         image_shape: height, width, channels.
         white: the pixel value that becomes 1.
         classes: the number of classes.
-        class_names: the names of all classes in order; empty if unknown.
-        groups: [N] what `Source.fold_group` names.
+        class_names: the names of all classes in order. Empty if unknown.
+        groups: [N] the array named by `Source.fold_group`.
     """
 
     images: np.ndarray
@@ -67,7 +67,7 @@ class Stored:
 
 @dataclasses.dataclass(frozen=True)
 class Reader:
-    """Reads a source; both functions raise ConfigError if it is incomplete or invalid."""
+    """Reads a source. Both functions raise ConfigError if it is incomplete or invalid."""
 
     count: Callable[[], int]
     read: Callable[[], Stored]
@@ -77,8 +77,8 @@ def reader(source: Source) -> Reader:
     """The reader for the source's format.
 
     Raises:
-        ConfigError: there is no such source, a field has no effect on it, or a field that it needs
-            is missing.
+        ConfigError: the source does not exist, a field has no effect on it, or a required field is
+            missing.
     """
     path = data_copies.local(source.input_path, "ImageData.input_path")
     if not path.exists():
@@ -135,7 +135,7 @@ def _read_folder(path: Path, image_size: tuple[int, ...]) -> Stored:
 
 
 def _read_digits() -> Stored:
-    """The UCI digits, from scikit-learn's data file; importing scikit-learn would be slow."""
+    """Reads the UCI digits from scikit-learn's data file, because importing it would be slow."""
     package = importlib.util.find_spec("sklearn")
     if package is None or package.origin is None:
         raise ConfigError(
@@ -213,7 +213,7 @@ def _checked(
     classes: int | None = None,
     class_names: Iterable[str] = (),
 ) -> Stored:
-    """A source's content after validation; raises ConfigError if it is invalid."""
+    """Validates a source's content. Raises ConfigError if it is invalid."""
     shape = list(images.shape)
     if images.ndim == 3:
         images = images[..., np.newaxis]

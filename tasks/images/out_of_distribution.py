@@ -1,14 +1,14 @@
 """Metrics for detecting images of unknown classes by the network's confidence.
 
-They work as in `tasks.images.calibration`; a label below 0 marks an unknown class.
+The metrics work as in `tasks.images.calibration`. A label below 0 marks an unknown class.
 """
 
 import tensorflow as tf
 
 from tasks.images import calibration
 
-# Confidences are binned by their log-odds, from those of 160,000 equally probable classes up to
-# where a float32 can barely represent the least probable ones.
+# Confidences are binned by their log-odds, from those of 160,000 equally probable classes to the
+# point where a float32 can barely represent the least probable classes.
 _LOWEST, _STEP, _BINS = -12.0, 0.002, 41_000
 
 
@@ -28,7 +28,7 @@ class _Detection(calibration.Sums):
         super().__init__(name, (2, _BINS))
 
     def update_state(self, labels: tf.Tensor, logits: tf.Tensor) -> None:
-        """Counts a batch."""
+        """Adds a batch."""
         steps = tf.math.floor((_log_odds(logits) - _LOWEST) / _STEP)
         bins = tf.cast(tf.clip_by_value(steps, 0, _BINS - 1), tf.int32)
         cells = tf.where(labels >= 0, bins, _BINS + bins)
@@ -36,12 +36,12 @@ class _Detection(calibration.Sums):
         self.sums.assign_add(tf.reshape(counted, self.sums.shape))
 
     def is_defined(self) -> tf.Tensor:
-        """Whether examples of both kinds were counted."""
+        """Whether there are examples of both kinds."""
         return tf.reduce_all(tf.reduce_sum(self.sums, axis=1) > 0)
 
 
 class DetectionAUROC(_Detection):
-    """How often confidence is higher for a known than for an unknown class; ties count half.
+    """How often confidence is higher for a known than for an unknown class, with ties as half.
 
     The area under the receiver operating characteristic (Hendrycks and Gimpel, "A baseline for
     detecting misclassified and out-of-distribution examples", 2017). The error is at most half the
@@ -52,7 +52,7 @@ class DetectionAUROC(_Detection):
         super().__init__(name)
 
     def result(self) -> tf.Tensor:
-        """A scalar, 0 where either kind is missing."""
+        """A scalar, 0 if either kind is missing."""
         known, unknown = tf.unstack(self.sums)
         below = tf.cumsum(unknown, exclusive=True) + unknown / 2
         pairs = tf.reduce_sum(known) * tf.reduce_sum(unknown)
@@ -75,7 +75,7 @@ class DetectionAUPRC(_Detection):
 
 
 def _log_odds(logits: tf.Tensor) -> tf.Tensor:
-    """The most probable class's log-odds, [batch]; exact even if its probability rounds to 1."""
+    """The most probable class's log-odds, [batch], exact even if its probability rounds to 1."""
     best = tf.one_hot(tf.argmax(logits, axis=-1), logits.shape[-1], on_value=True, off_value=False)
     others = tf.reduce_logsumexp(tf.where(best, -float("inf"), logits), axis=-1)
     return tf.reduce_max(logits, axis=-1) - others

@@ -2,8 +2,8 @@
 
     runner-prepare-cifar cifar10 data
 
-creates the folder data/cifar-10-batches-bin for ImageData.input_path. Run it again to resume an
-interrupted download; once the folder exists, it does nothing.
+creates the directory data/cifar-10-batches-bin for ImageData.input_path. To resume an interrupted
+download, run the command again. If the directory exists, the command does nothing.
 """
 
 import argparse
@@ -40,7 +40,7 @@ ARCHIVES = {
 
 
 def prepare(name: str, archive: fetching.RemoteFile, folder: Path) -> Path:
-    """Downloads and unpacks the archive's folder `name` into `folder`, unless it exists."""
+    """Downloads and unpacks the archive's directory `name` into `folder`, unless it exists."""
     unpacked = folder / name
     if unpacked.exists():
         console.say(f"{unpacked} already exists")
@@ -48,7 +48,7 @@ def prepare(name: str, archive: fetching.RemoteFile, folder: Path) -> Path:
     local = archive.replace(path=str(folder / archive.path))
     fetching.fetch([local])
     part = folder / f"{name}.part"
-    shutil.rmtree(part, ignore_errors=True)  # from an interrupted call
+    shutil.rmtree(part, ignore_errors=True)  # left by an interrupted call
     with tarfile.open(local.path) as file:
         file.extractall(part, filter="data")
     (part / name).rename(unpacked)

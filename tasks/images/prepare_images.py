@@ -1,10 +1,10 @@
-"""Packs a folder of images by class into one .npz of a given size, for ImageData.input_path.
+"""Packs a directory of images by class into one .npz of a given size, for ImageData.input_path.
 
     runner-prepare-images flowers/train flowers_train.npz --height=64 --width=64
 
-Run it again to resume after an interruption; once the file is complete, it does nothing. Training
-holds an .npz in memory. Images in a folder are decoded each time they are needed, for datasets
-whose pixels do not fit in memory.
+To resume after an interruption, run the command again. If the file is complete, the command does
+nothing. Training holds an .npz in memory. Images in a directory are decoded each time they are
+needed, for datasets whose pixels do not fit in memory.
 """
 
 import argparse

@@ -17,16 +17,16 @@ from runner.errors import ConfigError
 
 @dataclasses.dataclass
 class L2Groups(base_config.Config):
-    """A penalty for each group of layers, at least 0.
+    """A weight penalty for each group of layers, at least 0.
 
     Attributes:
         input_conv: for the first convolution.
         group_1_conv: for the convolutions at full size, shortcuts included.
-        group_2_conv: for those at half the size.
-        group_3_conv: for those at a quarter.
+        group_2_conv: for the convolutions at half the size.
+        group_3_conv: for the convolutions at a quarter of the size.
         bn: for the scales and offsets of batch normalization.
         dense_kernel: for the last layer's weights.
-        dense_bias: for its biases.
+        dense_bias: for the last layer's biases.
     """
 
     input_conv: float = 0.0
@@ -42,7 +42,7 @@ class L2Groups(base_config.Config):
 class WideResNetConfig(base_config.Config):
     """A Wide ResNet. Give exactly one of `l2` and `l2_groups`.
 
-    A penalty, times the sum of the squared weights, is added to the loss.
+    The loss includes each penalty multiplied by the sum of the squared weights.
 
     Attributes:
         depth: the number of convolutions and dense layers on the longest path, 6n + 4.
@@ -82,9 +82,9 @@ def check(config: WideResNetConfig) -> None:
 
 
 def build(config: WideResNetConfig, image_shape: Sequence[int], classes: int) -> tf_keras.Model:
-    """The configured network, from images to float32 logits; see `image_models.build`.
+    """The configured network, from images to float32 logits. See `image_models.build`.
 
-    Each block normalizes before it convolves, and projects its input where the shape changes.
+    Each block normalizes before it convolves, and projects its input if the shape changes.
     """
     l2 = _penalties(config)
     images = tf_keras.Input(image_shape, name="images")

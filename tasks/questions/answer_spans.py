@@ -1,4 +1,4 @@
-"""The best span in each window, computed in the graph, and for each question, over its windows."""
+"""The best span of each window, computed in the graph, and of each question over its windows."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -7,11 +7,11 @@ import numpy as np
 import tensorflow as tf
 
 IMPOSSIBLE = -1e9
-"""The logit of a position where no answer can start or end; finite, so that gradients are, too."""
+"""The logit of a position where no answer can start or end. Finite, so that gradients are, too."""
 
 
 class Span(NamedTuple):
-    """A span of tokens in a window, and the score of there being no answer.
+    """A span of tokens in a window, and the score of having no answer.
 
     The fields are [batch] tensors, or numbers for a single window.
 
@@ -29,10 +29,10 @@ class Span(NamedTuple):
 
 
 def best(logits: tf.Tensor, longest: int) -> Span:
-    """The span with the highest score, which is the window's most probable one.
+    """Finds the span with the highest score, which is the window's most probable one.
 
     Args:
-        logits: [batch, 1 + tokens, 2] of start and end; at 0, of no answer.
+        logits: [batch, 1 + tokens, 2] of start and end. Position 0 means no answer.
         longest: the maximum number of tokens in a span.
     """
     starts, ends = logits[:, 1:, 0], logits[:, 1:, 1]
@@ -55,18 +55,18 @@ def choose(
 ) -> dict[int, tuple[int, int, int]]:
     """The best span for each question over all of its windows, in any order.
 
-    Windows are compared by logits: probabilities are not comparable, as they sum to 1 within each
-    window (Clark and Gardner, "Simple and effective multi-paragraph reading comprehension", 2018,
-    section 4).
+    Windows are compared by logits. Probabilities are not comparable, because they sum to 1 within
+    each window (Clark and Gardner, "Simple and effective multi-paragraph reading comprehension",
+    2018, section 4).
 
     Args:
-        spans: the fields of `Span`, and `window`, the windows' indices; all [n].
+        spans: the fields of `Span`, and `window`, the windows' indices, each [n].
         questions: [windows] the question of each window.
         threshold: an answer is given unless, in every window, the score of no answer minus the best
-            score exceeds this; None: always.
+            score exceeds this. None: always give an answer.
 
     Returns:
-        Question -> window, start, end; start and end are 0 if no answer is given.
+        Question -> window, start, end. Start and end are 0 if no answer is given.
     """
     order = np.lexsort((spans["window"], -spans["score"]))  # ties: the first window
     asked = questions[spans["window"]]

@@ -1,4 +1,4 @@
-"""Attention of the words of one text to those of another, of which some are padding."""
+"""Attention of one text's words to those of another, with masks for padding."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ from tasks.questions import answer_spans
 class Attend(tf_keras.layers.Layer):
     """For each token of a text, the mean of another text's tokens, weighted by similarity.
 
-    Similar are tokens whose projections are, after a ReLU (Chen et al., "Reading Wikipedia to
+    Similarity is the dot product of projections after a ReLU (Chen et al., "Reading Wikipedia to
     answer open-domain questions", 2017, section 3.2).
 
     Args:
@@ -30,12 +30,12 @@ class Attend(tf_keras.layers.Layer):
     def call(
         self, x: tf.Tensor, other: tf.Tensor, mask: tf.Tensor, values: tf.Tensor | None = None
     ) -> tf.Tensor:
-        """Means of `values`, which are `other` by default: [batch, x's tokens, features].
+        """Returns means of `values`, `other` by default: [batch, x's tokens, features].
 
         Args:
             x: [batch, tokens, features].
             other: [batch, others, features], with the same features.
-            mask: what may be attended to: [batch, others], or [batch, tokens, others].
+            mask: the tokens that may be attended to: [batch, others], or [batch, tokens, others].
             values: [batch, others, any].
         """
         projected = self._project(x)
@@ -49,13 +49,13 @@ class Attend(tf_keras.layers.Layer):
 class SelfAttention(tf_keras.layers.Layer):
     """Attention of a text's tokens to each other, with several heads.
 
-    Vaswani et al., "Attention is all you need", 2017, section 3.2.2. It is Keras's
-    MultiHeadAttention, with the same names of weights, but without a transposition of all pairs of
-    tokens: on a CPU twice as fast.
+    Vaswani et al., "Attention is all you need", 2017, section 3.2.2. It equals Keras's
+    MultiHeadAttention, with the same names of weights, but does not transpose all pairs of tokens,
+    which makes it twice as fast on a CPU.
 
     Args:
-        heads: how many.
-        units: the size of a token; `heads` divide it among them.
+        heads: the number of heads.
+        units: the size of a token, divided among the heads.
         name: the layer's name.
     """
 
@@ -75,7 +75,10 @@ class SelfAttention(tf_keras.layers.Layer):
         self._scale = (units // heads) ** -0.5
 
     def call(self, x: tf.Tensor, mask: tf.Tensor, training: bool | None = None) -> tf.Tensor:
-        """[batch, tokens, units] of the same, attending where the mask [batch, tokens] is true."""
+        """Maps [batch, tokens, units] to the same shape, using tokens where `mask` is true.
+
+        `mask` is [batch, tokens].
+        """
 
         def heads(project: tf_keras.layers.Layer) -> tf.Tensor:
             return tf.transpose(project(x), [0, 2, 1, 3])
@@ -85,7 +88,7 @@ class SelfAttention(tf_keras.layers.Layer):
             weights = tf.nn.softmax(masked(scores, mask[:, tf.newaxis, tf.newaxis]))
             return tf.matmul(tf.cast(weights, x.dtype), value)
 
-        if training:  # recompute each head's weights of all pairs of tokens, don't keep them
+        if training:  # recompute each head's weights of all pairs of tokens instead of keeping them
             attend = tf.recompute_grad(attend)
         found = attend(*map(heads, (self._query_dense, self._key_dense, self._value_dense)))
         return self._output_dense(tf.transpose(found, [0, 2, 1, 3]))
@@ -105,9 +108,10 @@ class Trilinear(tf_keras.layers.Layer):
         super().build(shape)
 
     def call(self, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-        """From [batch, tokens, features] and [batch, others, features] to [batch, tokens, others].
+        """Maps [batch, tokens, features] and [batch, others, features] to all pairs.
 
-        The products are divided by the square root of the number of features.
+        The result is [batch, tokens, others]. The products are divided by the square root of the
+        number of features.
         """
         scale = tf.cast(x.shape[-1], x.dtype) ** -0.5
         products = tf.matmul(x * self._of_both * scale, y, transpose_b=True)
@@ -115,18 +119,19 @@ class Trilinear(tf_keras.layers.Layer):
 
 
 Back = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
-"""From similarities [batch, tokens, others], the tokens [batch, tokens, features], their mask and
-that of the others to what attention from the others to the tokens finds, [batch, tokens or 1,
-features]."""
+"""Computes the attention from the other text's tokens to the text's tokens.
+
+Takes similarities [batch, tokens, others], the tokens [batch, tokens, features], their mask and the
+others' mask. Returns [batch, tokens or 1, features]."""
 
 
 class Flow(tf_keras.layers.Layer):
-    """Attention from the context's words to the question's, and back.
+    """Attention from the context's words to the question's words, and back.
 
     Seo et al., "Bidirectional attention flow for machine comprehension", 2017, section 2, part 4.
 
     Args:
-        back: the way back.
+        back: computes the attention from the question to the context.
         name: the layer's name.
     """
 
@@ -138,7 +143,7 @@ class Flow(tf_keras.layers.Layer):
     def call(
         self, told: tf.Tensor, asked: tf.Tensor, told_mask: tf.Tensor, asked_mask: tf.Tensor
     ) -> tf.Tensor:
-        """From [batch, tokens, features] and the question's to [batch, tokens, 4 * features]."""
+        """Maps [batch, tokens, features] and the question's to [batch, tokens, 4 * features]."""
         scores = self._similarity(told, asked)
         heard = tf.matmul(softmax(scores, asked_mask[:, tf.newaxis]), asked)
         noticed = self._back(scores, told, told_mask, asked_mask)
@@ -146,16 +151,16 @@ class Flow(tf_keras.layers.Layer):
 
 
 def masked(scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """In float32, as half precision cannot represent so low a number."""
+    """Masks scores in float32, because half precision cannot represent so low a number."""
     return tf.where(mask, tf.cast(scores, tf.float32), answer_spans.IMPOSSIBLE)
 
 
 def softmax(scores: tf.Tensor, mask: tf.Tensor, axis: int = -1) -> tf.Tensor:
-    """Weights that sum to 1 within the mask, and are 0 outside it; all 0 if it is empty."""
+    """Weights that sum to 1 within the mask and are 0 outside. All 0 if the mask is empty."""
     weights = tf.where(mask, tf.nn.softmax(masked(scores, mask), axis), 0.0)
     return tf.cast(weights, scores.dtype)
 
 
 def mean(x: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-    """From [batch, tokens, features] and weights [batch, tokens] to [batch, features]."""
+    """Maps [batch, tokens, features] and weights [batch, tokens] to [batch, features]."""
     return tf.einsum("btf,bt->bf", x, tf.cast(weights, x.dtype))

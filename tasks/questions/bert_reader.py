@@ -1,7 +1,8 @@
-"""A reader over official's BERT encoder: [CLS] question [SEP] context [SEP].
+"""A reader with Model Garden's BERT encoder: [CLS] question [SEP] context [SEP].
 
 Devlin et al., "BERT: pre-training of deep bidirectional transformers for language understanding",
-2019, sections 4.2 and 4.3. It is the paper's, trained on SQuAD alone, without TriviaQA before it.
+2019, sections 4.2 and 4.3. It matches the paper's model that is trained on SQuAD alone, without
+TriviaQA first.
 """
 
 import dataclasses
@@ -22,7 +23,7 @@ class BertReaderConfig(base_config.Config):
     """A linear layer on the encoder's output.
 
     Attributes:
-        encoder: official's settings; `vocab_size` is always taken from the vocabulary.
+        encoder: Model Garden's settings. `vocab_size` is always taken from the vocabulary.
     """
 
     encoder: encoders.BertEncoderConfig = dataclasses.field(
@@ -36,7 +37,7 @@ def build(
     *,
     unanswerable: bool,
 ) -> bert.BertModel:
-    """The network.
+    """Builds the network.
 
     Args:
         config: the encoder's settings.
@@ -46,7 +47,7 @@ def build(
     Returns:
         A model from `question` [batch, pieces] int32 and `context`, both padded with the
         vocabulary's pad, to float32 logits [batch, 1 + context's pieces, 2] of the answer's start
-        and end; at 0, of no answer.
+        and end. Position 0 means no answer.
     """
     question, context = (
         tf_keras.Input((None,), dtype=tf.int32, name=name) for name in ("question", "context")
@@ -73,7 +74,7 @@ class Join(tf_keras.layers.Layer):
         self._cls, self._sep, self._pad = vocabulary.cls, vocabulary.sep, vocabulary.pad
 
     def call(self, question: tf.Tensor, context: tf.Tensor) -> dict[str, tf.Tensor]:
-        """The inputs of official's encoders, each [batch, SPECIAL + pieces] int32."""
+        """Returns inputs for Model Garden's encoders, each [batch, SPECIAL + pieces] int32."""
         rows = tf.shape(question)[0]
         cls, sep = (tf.fill([rows, 1], piece) for piece in (self._cls, self._sep))
         asked, told = (
@@ -90,7 +91,7 @@ class Join(tf_keras.layers.Layer):
 
 
 class Places(tf_keras.layers.Layer):
-    """Selects the logits of no answer, at [CLS], and those of the context's pieces."""
+    """Selects the logits of no answer, at [CLS], and of the context's pieces."""
 
     def __init__(self, pad: int, unanswerable: bool, *, name: str) -> None:
         super().__init__(name=name, dtype="float32")  # logits of padding exceed half precision
@@ -98,10 +99,10 @@ class Places(tf_keras.layers.Layer):
         self._unanswerable = unanswerable
 
     def call(self, scores: tf.Tensor, question: tf.Tensor, context: tf.Tensor) -> tf.Tensor:
-        """From [batch, SPECIAL + pieces, 2] to [batch, 1 + context's pieces, 2]."""
+        """Maps [batch, SPECIAL + pieces, 2] to [batch, 1 + context's pieces, 2]."""
         asked = tf.reduce_sum(tf.cast(question != self._pad, tf.int32), -1, keepdims=True)
         places = asked + 2 + tf.range(tf.shape(context)[1])
-        # Padding is masked; it may lie past the end of the sequence.
+        # Padding is masked, but its positions may lie past the end of the sequence.
         places = tf.minimum(places, tf.shape(scores)[1] - 1)
         logits = tf.concat([scores[:, :1], tf.gather(scores, places, batch_dims=1)], 1)
         mask = tf.pad(context != self._pad, [[0, 0], [1, 0]], constant_values=self._unanswerable)

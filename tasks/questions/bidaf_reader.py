@@ -1,9 +1,10 @@
 """BiDAF: Seo et al., "Bidirectional attention flow for machine comprehension", 2017.
 
-Words and characters pass highways and an LSTM; attention flows from each of the context's words to
-the question, and from the question to the context; two more LSTMs read the result, a third one for
-the ends (section 2). Here, the products in similarities are scaled as in a transformer, dropout
-drops the same features of all words, and there may be no answer.
+Words and characters pass through highways and an LSTM. Attention flows from each of the context's
+words to the question, and from the question to the context. Two more LSTMs read the result, and a
+third one reads it for the ends (section 2). In this version, the products in similarities are
+scaled as in a transformer, dropout drops the same features of all words, and there may be no
+answer.
 """
 
 import dataclasses
@@ -17,7 +18,7 @@ from tasks.text import embeddings
 
 @dataclasses.dataclass
 class BiDAFConfig(word_reader.WordReaderConfig):
-    """The settings of BiDAF; in the paper `units = 100`, `character_units = 100`."""
+    """The settings of BiDAF. The paper uses `units = 100`, `character_units = 100`."""
 
     dropout: float = 0.2
     characters: int = 16
@@ -26,7 +27,7 @@ class BiDAFConfig(word_reader.WordReaderConfig):
 def build(
     config: BiDAFConfig, vectors: embeddings.Embeddings, *, unanswerable: bool
 ) -> tf_keras.Model:
-    """The network; arguments and errors as for `match_lstm_reader.build`."""
+    """Builds the network. Arguments and errors are those of `match_lstm_reader.build`."""
     question, context = word_reader.texts(config, vectors)
 
     def layer(name: str) -> recurrent.Stack:
@@ -50,6 +51,6 @@ def build(
 def noticed(
     scores: tf.Tensor, told: tf.Tensor, told_mask: tf.Tensor, asked_mask: tf.Tensor
 ) -> tf.Tensor:
-    """One mean of the context's words, weighted by the closest of the question's to each."""
+    """Returns a mean of the context's words, weighted by each one's closest question word."""
     closest = tf.reduce_max(attention.masked(scores, asked_mask[:, tf.newaxis]), -1)
     return attention.mean(told, attention.softmax(closest, told_mask))[:, tf.newaxis]

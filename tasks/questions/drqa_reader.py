@@ -1,9 +1,9 @@
 """DrQA's document reader: Chen et al., "Reading Wikipedia to answer open-domain questions", 2017.
 
-Section 3.2: stacked LSTMs over the context's words, each with its exact matches and the question
-aligned to it, and over the question's; start and end are bilinear in a context's word and a summary
-of the question. Here the shapes of words replace tags and term frequency, no word vectors are tuned
-unless all are, and spans are scored by logits, as by all readers here.
+Section 3.2: stacked LSTMs read the context's words, each with its exact matches and the aligned
+question, and the question's words. Start and end are bilinear in a context's word and a summary of
+the question. In this version, the shapes of words replace tags and term frequency, either all
+or no word vectors are tuned, and spans are scored by logits, as in all readers.
 """
 
 import dataclasses
@@ -17,10 +17,10 @@ from tasks.text import embeddings
 
 @dataclasses.dataclass
 class DrQAConfig(word_reader.WordReaderConfig):
-    """The settings of DrQA's document reader; in the paper `units = 128`.
+    """The settings of DrQA's document reader. The paper uses `units = 128`.
 
     Attributes:
-        layers: how many LSTMs read each text, one over the other.
+        layers: the number of stacked LSTMs that read each text.
     """
 
     layers: int = 3
@@ -29,7 +29,7 @@ class DrQAConfig(word_reader.WordReaderConfig):
 def build(
     config: DrQAConfig, vectors: embeddings.Embeddings, *, unanswerable: bool
 ) -> tf_keras.Model:
-    """The network; arguments and errors as for `match_lstm_reader.build`."""
+    """Builds the network. Arguments and errors are those of `match_lstm_reader.build`."""
     question, context = word_reader.texts(config, vectors)
 
     def read(x: tf.Tensor, mask: tf.Tensor, name: str) -> tf.Tensor:

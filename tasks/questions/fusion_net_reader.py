@@ -1,9 +1,9 @@
-"""FusionNet, which remembers all that was found out about each word.
+"""FusionNet, which keeps the history of each word: all its vectors from earlier layers.
 
 Huang et al., "FusionNet: fusing via fully-aware attention with application to machine
-comprehension", 2018. Attention compares the histories of words, and reads one level of them: of the
-question the low, the high and the understanding one, then of the context itself (section 3.2).
-Here, histories begin with word vectors alone, without CoVe, and the shapes of words replace tags
+comprehension", 2018. Attention compares the histories of words and reads one level of them: the
+low, high and understanding levels of the question, then the context itself (section 3.2). In this
+version, histories begin with word vectors alone, without CoVe, and the shapes of words replace tags
 and term frequency.
 """
 
@@ -18,13 +18,13 @@ from tasks.text import embeddings
 
 @dataclasses.dataclass
 class FusionNetConfig(word_reader.WordReaderConfig):
-    """The settings of FusionNet: those of all readers of words; in the paper `units = 125`."""
+    """The settings of FusionNet, shared by all readers of words. The paper uses `units = 125`."""
 
 
 def build(
     config: FusionNetConfig, vectors: embeddings.Embeddings, *, unanswerable: bool
 ) -> tf_keras.Model:
-    """The network; arguments and errors as for `match_lstm_reader.build`."""
+    """Builds the network. Arguments and errors are those of `match_lstm_reader.build`."""
     question, context = word_reader.texts(config, vectors)
 
     def read(text: word_reader.Text, name: str, *levels: tf.Tensor) -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""Made-up questions in SQuAD's format, easy enough for any reader.
+"""Synthetic questions in SQuAD's format, easy enough for any reader.
 
 The old bridge was built by Anna Berg near Lund in 1872. It rained for days. ...
 Who built the old bridge? Where was the old bridge built? When was the old bridge built?
@@ -23,9 +23,9 @@ _FILLERS = (
 
 
 def document(count: int, *, seed: int) -> dict[str, Any]:
-    """`count` questions, three on each context, as `json.load` would return them.
+    """Returns `count` questions, three on each context, in the form that `json.load` returns.
 
-    Equal arguments give equal questions; for the same seed, a smaller `count` gives a prefix.
+    Equal arguments give equal questions. For the same seed, a smaller `count` gives a prefix.
     """
     paragraphs: list[dict[str, Any]] = []
     for number in range(-(-count // 3)):

@@ -1,10 +1,13 @@
-"""A reader over word vectors, related to Match-LSTM and R-Net, that is fast on a CPU.
+"""A reader with word vectors, related to Match-LSTM and R-Net, that is fast on a CPU.
 
-It combines word vectors, exact matches and the question aligned to each word, as in Chen et al.,
-"Reading Wikipedia to answer open-domain questions", 2017; an LSTM over the context's words, each
-with its attention over the question, as in Wang and Jiang, "Machine comprehension using Match-LSTM
-and answer pointer", 2016; and the pointer of Wang et al., "Gated self-matching networks for reading
-comprehension" (R-Net), 2017, section 3.4.
+It combines
+
+- word vectors, exact matches and the question aligned to each word, as in Chen et al., "Reading
+  Wikipedia to answer open-domain questions", 2017
+- an LSTM over the context's words, each with its attention over the question, as in Wang and Jiang,
+  "Machine comprehension using Match-LSTM and answer pointer", 2016
+- the pointer of Wang et al., "Gated self-matching networks for reading comprehension" (R-Net),
+  2017, section 3.4
 """
 
 import dataclasses
@@ -18,13 +21,13 @@ from tasks.text import embeddings
 
 @dataclasses.dataclass
 class MatchLSTMConfig(word_reader.WordReaderConfig):
-    """The settings of Match-LSTM: those of all readers of words."""
+    """The settings of Match-LSTM, shared by all readers of words."""
 
 
 def build(
     config: MatchLSTMConfig, vectors: embeddings.Embeddings, *, unanswerable: bool
 ) -> tf_keras.Model:
-    """The network; see `readers.Reader.network`.
+    """Builds the network, described in `readers.Reader.network`.
 
     Args:
         config: the settings.

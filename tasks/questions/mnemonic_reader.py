@@ -1,10 +1,10 @@
 """Mnemonic Reader: Hu et al., "Reinforced mnemonic reader for machine comprehension", 2017.
 
 In each of several rounds, the context's words are aligned with the question and with the rest of
-the context, fused with what they are aligned to, and read again; a pointer then refines start and
-end in as many rounds, each from a memory of the other (version 3 of the paper). Here, it learns by
-maximum likelihood alone, without reinforcement, and the shapes of words replace tags and the type
-of the question.
+the context, fused with the words they are aligned to, and read again. A pointer then refines start
+and end in the same number of rounds, each from a memory of the other (version 3 of the paper). In
+this version, the reader learns by maximum likelihood alone, without reinforcement, and the shapes
+of words replace tags and the type of the question.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from tasks.text import embeddings
 
 @dataclasses.dataclass
 class MnemonicConfig(word_reader.WordReaderConfig):
-    """The settings of Mnemonic Reader; in the paper `units = 100`, `dropout = 0.2`.
+    """The settings of Mnemonic Reader. The paper uses `units = 100`, `dropout = 0.2`.
 
     Attributes:
         hops: the number of rounds, both of aligning and of pointing.
@@ -32,7 +32,7 @@ class MnemonicConfig(word_reader.WordReaderConfig):
 def build(
     config: MnemonicConfig, vectors: embeddings.Embeddings, *, unanswerable: bool
 ) -> tf_keras.Model:
-    """The network; arguments and errors as for `match_lstm_reader.build`."""
+    """Builds the network. Arguments and errors are those of `match_lstm_reader.build`."""
     question, context = word_reader.texts(config, vectors)
     asked = word_reader.joined(question.vectors, word_features.shapes(question.rows))
     matches = word_features.matches(context.rows, question.rows)
@@ -61,7 +61,7 @@ def build(
 
 
 class Fuse(tf_keras.layers.Layer):
-    """The paper's semantic fusion unit: changes `x` by `news` as much as a gate lets through."""
+    """The paper's semantic fusion unit. A gate controls how much `news` changes `x`."""
 
     def build(self, shape: tf.TensorShape) -> None:
         """Takes its size from `shape`, [..., features]."""
@@ -70,14 +70,14 @@ class Fuse(tf_keras.layers.Layer):
         super().build(shape)
 
     def call(self, x: tf.Tensor, news: tf.Tensor) -> tf.Tensor:
-        """The shape of `x`; `news` is [..., any]."""
+        """Returns the changed `x`. `news` is [..., any]."""
         both = tf.concat([x, news], -1)
         gate = self._gate(both)
         return gate * self._change(both) + (1 - gate) * x
 
 
 class MemoryPointer(tf_keras.layers.Layer):
-    """Points at start and end in several rounds, remembering what it pointed at last.
+    """Points at start and end in several rounds, remembering where it pointed last.
 
     Args:
         hops: the number of rounds.
@@ -93,7 +93,7 @@ class MemoryPointer(tf_keras.layers.Layer):
         self._nothing = tf_keras.layers.Dense(2, name="nothing") if unanswerable else None
 
     def call(self, x: tf.Tensor, mask: tf.Tensor, memory: tf.Tensor) -> tf.Tensor:
-        """From [batch, tokens, features], mask and [batch, any] to [batch, 1 + tokens, 2]."""
+        """Maps [batch, tokens, features], mask and [batch, any] to [batch, 1 + tokens, 2]."""
         scores, memories = [], []
         for score, remember in zip(self._scores, self._memories, strict=True):
             scores.append(score(x, memory))
@@ -105,7 +105,7 @@ class MemoryPointer(tf_keras.layers.Layer):
 
 
 class Score(tf_keras.layers.Layer):
-    """How well each token fits a memory, by a hidden layer over [x; memory; x * memory]."""
+    """Scores how well each token fits a memory, by a hidden layer over [x; memory; x * memory]."""
 
     def build(self, shape: tf.TensorShape) -> None:
         """Takes its size from `shape`, [batch, tokens, features]."""
@@ -116,7 +116,7 @@ class Score(tf_keras.layers.Layer):
         super().build(shape)
 
     def call(self, x: tf.Tensor, memory: tf.Tensor) -> tf.Tensor:
-        """From [batch, tokens, features] and [batch, features] to [batch, tokens]."""
+        """Maps [batch, tokens, features] and [batch, features] to [batch, tokens]."""
         memory = memory[:, tf.newaxis]
         hidden = self._of_words(x) + self._of_both(x * memory) + self._of_memory(memory)
         return self._score(tf.tanh(hidden))[..., 0]

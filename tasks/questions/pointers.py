@@ -1,4 +1,4 @@
-"""The last layers of readers: logits of where an answer starts and ends, and of no answer."""
+"""The last layers of readers, with logits of an answer's start and end, and of no answer."""
 
 import tensorflow as tf
 import tf_keras
@@ -14,12 +14,12 @@ class Summarize(tf_keras.layers.Layer):
         self._score = tf_keras.layers.Dense(1, name="score")
 
     def call(self, x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        """From [batch, tokens, features] to [batch, features]."""
+        """Maps [batch, tokens, features] to [batch, features]."""
         return attention.mean(x, attention.softmax(self._score(x)[..., 0], mask))
 
 
 class Pointer(tf_keras.layers.Layer):
-    """Points at the start and, given a summary of the likely starts, at the end.
+    """Points at the start, then uses a summary of the likely starts to point at the end.
 
     Wang et al., "Gated self-matching networks for reading comprehension" (R-Net), 2017, section
     3.4, with the bilinear scores of Chen et al., "Reading Wikipedia to answer open-domain
@@ -48,9 +48,9 @@ class Pointer(tf_keras.layers.Layer):
         super().build(shape)
 
     def call(self, x: tf.Tensor, mask: tf.Tensor, query: tf.Tensor) -> tf.Tensor:
-        """From [batch, tokens, features], mask and [batch, features] to [batch, 1 + tokens, 2]."""
+        """Maps [batch, tokens, features], mask and [batch, features] to [batch, 1 + tokens, 2]."""
         nothing = tf.zeros_like(query)
-        if self._unanswerable:  # one more token, from the question and its best match
+        if self._unanswerable:  # one more token, based on the question and its best match
             scores = tf.einsum("btf,bf->bt", x, self._start(query))
             found = attention.mean(x, attention.softmax(scores, mask))
             nothing = self._nothing(tf.concat([query, found], -1))
@@ -64,11 +64,11 @@ class Pointer(tf_keras.layers.Layer):
 
 
 class LinearPointer(tf_keras.layers.Layer):
-    """Scores starts and ends linearly, each by features of its own.
+    """Scores starts and ends linearly, from separate features.
 
     Args:
-        unanswerable: whether there may be no answer. That is scored by the mean of the features,
-            weighted by the probability of each start.
+        unanswerable: whether there may be no answer. Its score is based on the mean of the
+            features, weighted by the probability of each start.
         name: the layer's name.
     """
 
@@ -79,7 +79,7 @@ class LinearPointer(tf_keras.layers.Layer):
         self._nothing = tf_keras.layers.Dense(2, name="nothing") if unanswerable else None
 
     def call(self, for_start: tf.Tensor, for_end: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        """From [batch, tokens, features] twice and a mask to [batch, 1 + tokens, 2]."""
+        """Maps [batch, tokens, features] twice and a mask to [batch, 1 + tokens, 2]."""
         starts, ends = self._start(for_start)[..., 0], self._end(for_end)[..., 0]
         nothing = None
         if self._nothing is not None:
@@ -95,10 +95,10 @@ def logits(
     """A reader's output, float32 [batch, 1 + tokens, 2].
 
     Args:
-        starts: [batch, tokens], of each token.
-        ends: [batch, tokens].
-        mask: [batch, tokens], which are not padding.
-        nothing: [batch, 2], the logits of no answer; None if there is always one.
+        starts: [batch, tokens], the logits of each token as the start.
+        ends: [batch, tokens], the logits of each token as the end.
+        mask: [batch, tokens], true except for padding.
+        nothing: [batch, 2], the logits of no answer. None if there is always one.
     """
     both = attention.masked(tf.stack([starts, ends], -1), mask[..., tf.newaxis])
     none = attention.masked(tf.zeros_like(both[:, 0]), tf.constant(False))

@@ -1,10 +1,11 @@
-"""QANet, which reads with convolutions and self-attention, not with recurrent layers.
+"""QANet, which reads with convolutions and self-attention instead of recurrent layers.
 
 Yu et al., "QANet: combining local convolution with global self-attention for reading
 comprehension", 2018. A block of convolutions, self-attention and a feed-forward layer encodes each
-text; attention goes from the context to the question and back; more blocks read the context three
-times with the same weights (section 2.2). Here, the products in similarities are scaled as in a
-transformer, there is one rate of dropout, no layer dropout, and nothing is added to the data.
+text. Attention goes from the context to the question and back. More blocks read the context three
+times with the same weights (section 2.2). In this version, the products in similarities are scaled
+as in a transformer, there is one dropout rate and no layer dropout, and the data are not
+augmented.
 """
 
 import dataclasses
@@ -21,12 +22,12 @@ from tasks.text import embeddings
 
 @dataclasses.dataclass
 class QANetConfig(word_reader.WordReaderConfig):
-    """The settings of QANet; in the paper `units = 128`, `character_units = 200`.
+    """The settings of QANet. The paper uses `units = 128`, `character_units = 200`.
 
     Attributes:
-        heads: of each self-attention; they divide `units` among them.
-        blocks: how many blocks read the context.
-        dropout: the rate after each layer of a block, and before the first, in [0, 1).
+        heads: the number of heads in each self-attention, which divide `units` among them.
+        blocks: the number of blocks that read the context.
+        dropout: the dropout rate before the first and after each layer of a block, in [0, 1).
     """
 
     dropout: float = 0.1
@@ -38,7 +39,7 @@ class QANetConfig(word_reader.WordReaderConfig):
 def build(
     config: QANetConfig, vectors: embeddings.Embeddings, *, unanswerable: bool
 ) -> tf_keras.Model:
-    """The network; arguments and errors as for `match_lstm_reader.build`."""
+    """Builds the network. Arguments and errors are those of `match_lstm_reader.build`."""
     question, context = word_reader.texts(config, vectors)
     if config.units % (2 * config.heads) or config.units < 4:
         raise ConfigError(
@@ -73,8 +74,8 @@ class Block(tf_keras.layers.Layer):
 
     Args:
         config: the settings.
-        convolutions: how many.
-        width: how many tokens each sees.
+        convolutions: the number of convolutions.
+        width: the number of tokens that each convolution covers.
         name: the layer's name.
     """
 
@@ -92,7 +93,7 @@ class Block(tf_keras.layers.Layer):
         self._drop = layers.Dropout(config.dropout)
 
     def call(self, x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        """[batch, tokens, units] of the same; 0 outside the mask [batch, tokens]."""
+        """Maps [batch, tokens, units] to the same shape, 0 outside the mask [batch, tokens]."""
         inside = tf.cast(mask, x.dtype)[..., tf.newaxis]
         steps: list[Callable[[tf.Tensor], tf.Tensor]] = [
             *self._convolve,
@@ -108,7 +109,7 @@ class Block(tf_keras.layers.Layer):
 def noticed(
     scores: tf.Tensor, told: tf.Tensor, told_mask: tf.Tensor, asked_mask: tf.Tensor
 ) -> tf.Tensor:
-    """What each of the question's words finds in the context, as each of the context's words hears.
+    """Passes the question words' attention to the context back to each of the context's words.
 
     Xiong et al., "Dynamic coattention networks for question answering", 2017, section 2.2.
     """

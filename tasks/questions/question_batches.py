@@ -18,19 +18,19 @@ def dataset(
     pad: int = 0,
     number: int = 0,
 ) -> tf.data.Dataset:
-    """Batches, each padded to its longest text: grouped by length in training, else in order.
+    """Batches padded to their longest text, grouped by length in training and otherwise in order.
 
     Args:
         questions: the data.
         config: batch size, seed and so on.
-        input_context: from `distribute_datasets_from_function`; None: one replica.
-        table: [ids, columns] int32, a reader's features for each id; None: the id itself.
+        input_context: from `distribute_datasets_from_function`. None: one replica.
+        table: [ids, columns] int32, a reader's features for each id. None: the id itself.
         pad: the id of padding.
         number: identifies the data in each example.
 
     Returns:
         Pairs of features and labels. Features are `question` and `context`, both
-        [batch, tokens(, columns)] int32; labels are `start` and `end` as in `Windows`, `window`,
+        [batch, tokens(, columns)] int32. Labels are `start` and `end` as in `Windows`, `window`,
         the index of the window, and `data`, the given `number`, all [batch].
     """
     windows, tokens = questions.windows, questions.tokens
@@ -38,7 +38,7 @@ def dataset(
     first = tokens.questions.first[windows.question]
     asked = _Texts(tokens.questions.ids, first, lengths[windows.question], pad)
     told = _Texts(tokens.contexts.ids, windows.first, windows.length, pad)
-    with tf.device("cpu:0"):  # where the input pipeline runs
+    with tf.device("cpu:0"):  # the input pipeline runs there
         rows = None if table is None else tf.constant(table)
 
     def load(index: tf.Tensor) -> tuple[Columns, Columns]:
@@ -70,11 +70,11 @@ class _Texts:
 
     def __init__(self, ids: np.ndarray, first: np.ndarray, length: np.ndarray, pad: int) -> None:
         self._first, self._length = first.astype(np.int32), length.astype(np.int32)
-        with tf.device("cpu:0"):  # where the input pipeline runs
+        with tf.device("cpu:0"):  # the input pipeline runs there
             self._ids = tf.constant(np.append(ids, pad))
 
     def padded(self, index: tf.Tensor) -> tf.Tensor:
-        """The ids of the texts at `index`, [batch, tokens]; at least one token, maybe padding."""
+        """Returns the ids of texts, [batch, tokens], with at least one token, maybe padding."""
         first, length = tf.gather(self._first, index), tf.gather(self._length, index)
         column = tf.range(tf.maximum(tf.reduce_max(length), 1))
         place = first[:, tf.newaxis] + column

@@ -22,25 +22,25 @@ _MADE_UP = {True: (3000, 1), False: (150, 2)}  # is_training: count and seed
 class QuestionData(inputs.FoldedData):
     """Which questions to read, and how.
 
-    `is_training` must be set. `input_path` is one file of SQuAD's JSON, version 1.1 or 2; empty
-    means made-up questions that are easy for any reader: 3,000 for training, 150 for evaluation.
-    An example is a window of a context, with a question about it. `folds` divide the articles, or
-    the contexts of the made-up training questions.
+    `is_training` must be set. `input_path` is one file of SQuAD's JSON, version 1.1 or 2. If it is
+    empty, the questions are synthetic and easy for any reader: 3,000 for training, 150 for
+    evaluation. An example is a window of a context, with a question about it. `folds` split the
+    articles, or the contexts of the synthetic training questions.
 
     Attributes:
-        vocab_file: a WordPiece vocabulary, for BERT; empty: words.
+        vocab_file: a WordPiece vocabulary, for BERT. Empty: words.
         lower_case: whether WordPiece lower-cases the text.
         max_context: the maximum number of tokens in a window.
         stride: the number of tokens between the starts of consecutive windows.
-        max_question: the maximum number of tokens in a question; the rest is cut off.
+        max_question: the maximum number of tokens in a question. The rest is cut off.
         unanswerable: whether contexts may hold no answer, as in version 2. Training then includes
-            windows without an answer, and if there is no answer, an empty prediction is right.
+            windows without an answer, and if there is no answer, an empty prediction is correct.
         wrong_offsets: what to do with an answer whose offset does not match the text: 'skip' trains
-            without it, 'mend' takes the nearest occurrence of its text, 'refuse' stops.
+            without it, 'mend' takes the nearest occurrence of its text, 'refuse' raises an error.
         predictions: a file for the answers of each complete evaluation, in SQuAD's prediction
-            format (JSON), relative to the working folder of the evaluating process. Empty: none.
+            format (JSON), relative to the working directory of the evaluating process. Empty: none.
         fetch: files to download first if they are missing.
-        cache_folder: a folder in which tokens are cached; empty: none.
+        cache_folder: a directory that caches tokens. Empty: no cache.
     """
 
     SOURCE_FIELDS = (*inputs.FoldedData.SOURCE_FIELDS, "fetch")
@@ -57,10 +57,10 @@ class QuestionData(inputs.FoldedData):
     cache_folder: str = ""
 
     def once(self) -> "QuestionData":
-        """The same questions for one pass in order, those without an answer in place included.
+        """The same questions for one pass in order, including those without a located answer.
 
         Raises:
-            ConfigError: they are made up.
+            ConfigError: the questions are synthetic.
         """
         if not self.input_path and not self.folds:
             raise ConfigError(
@@ -69,14 +69,14 @@ class QuestionData(inputs.FoldedData):
         return super().once()
 
     def check(self) -> None:
-        """Raises ConfigError for settings out of range; reads nothing."""
+        """Raises ConfigError for settings that are out of range. Reads no data."""
         _check(self)
 
     def size(self) -> int:
-        """The number of windows; for training data, only those used in training.
+        """The number of windows. For training data, only those used in training.
 
         Raises:
-            ConfigError: as `read` does.
+            ConfigError: raised by `read`.
         """
         return len(read(self).windows)
 
@@ -86,7 +86,7 @@ class Questions:
     """Data in host memory.
 
     Attributes:
-        name: their source.
+        name: the source of the data.
         squad: contexts and questions.
         tokens: the tokens of both.
         windows: the examples.
@@ -98,7 +98,7 @@ class Questions:
     windows: question_windows.Windows
 
     def text(self, window: int, start: int, end: int) -> str:
-        """The text from token `start` to `end` of a window, counted from 1; empty for 0."""
+        """The text from token `start` to `end` of a window, counted from 1. Empty for 0."""
         question = self.squad.questions[self.windows.question[window]]
         return self.squad.contexts[question.context][self.place(window, start, end)]
 
@@ -115,7 +115,7 @@ class Questions:
 
 
 class _Source(NamedTuple):
-    """Identifies questions: equal sources hold equal ones."""
+    """Identifies questions. Equal sources hold equal questions."""
 
     input_path: str
     is_training: bool
@@ -131,9 +131,9 @@ class _Source(NamedTuple):
 
 
 def read(config: QuestionData) -> Questions:
-    """Reads and tokenizes the configured questions; only once as long as the files do not change.
+    """Reads and tokenizes the configured questions, only once unless the files change.
 
-    Faulty data that can be skipped are counted and reported in a line on stderr.
+    Counts faulty data that can be skipped, and reports them on stderr in one line.
 
     Raises:
         ConfigError: a setting is out of range, or a file is missing or invalid.
@@ -224,7 +224,7 @@ def _of_side(data: squad.Squad, side: inputs.Fold) -> squad.Squad:
 def _without(
     data: squad.Squad, windows: question_windows.Windows, source: _Source, skipped: int
 ) -> tuple[int, str]:
-    """The number of questions that cannot be used, and what happens to them."""
+    """Returns the number of unusable questions and the consequence for them."""
     if source.is_training:
         missing = len(data.questions) - len(np.unique(windows.question))
         lacking, fate = "in place to learn from", "without an answer in place: left out"
@@ -240,7 +240,7 @@ def _without(
 
 
 def _contradicting(data: squad.Squad, source: _Source) -> tuple[int, str]:
-    """The number of questions that are marked as unanswerable, but have answers; what follows."""
+    """Returns the number of questions marked as unanswerable despite answers, and their fate."""
     count = sum(
         question.impossible and any(squad_score.normalize(text) for text, _ in question.answers)
         for question in data.questions
@@ -250,7 +250,7 @@ def _contradicting(data: squad.Squad, source: _Source) -> tuple[int, str]:
 
 
 def is_scored(question: squad.Question, unanswerable: bool) -> bool:
-    """Whether a prediction can be right or wrong."""
+    """Whether a prediction can be correct or wrong."""
     return bool(question.answers) or unanswerable
 
 

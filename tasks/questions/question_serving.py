@@ -10,12 +10,12 @@ from tasks.questions import answer_spans, question_data, word_features
 from tasks.text import embeddings, serving, wordpiece, words
 
 Tokens = Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor, tf.Tensor]]
-"""From texts [batch] to a reader's inputs, [batch, tokens(, columns)], padded, and the starts and
+"""Maps texts [batch] to a reader's inputs, [batch, tokens(, columns)], padded, and the starts and
 ends of tokens in their texts, [batch, (tokens)] each, in UTF-8 bytes."""
 
 
 class WordTokens(tf.Module):
-    """Converts texts to rows of `word_features`; see `Tokens`."""
+    """Converts texts to rows of `word_features`. See `Tokens`."""
 
     def __init__(self, vocabulary: embeddings.Vocabulary, characters: int) -> None:
         super().__init__()
@@ -23,7 +23,7 @@ class WordTokens(tf.Module):
         self._rows = functools.partial(word_features.rows, characters=characters)
 
     def __call__(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Rows are padded with zeros."""
+        """Pads rows with zeros."""
         found = words.in_graph(texts)
         ids = self._table(found.texts)
         rows = tf.ragged.map_flat_values(self._rows, found.texts, ids)
@@ -31,14 +31,14 @@ class WordTokens(tf.Module):
 
 
 class PieceTokens(tf.Module):
-    """Converts texts to ids of pieces; see `Tokens`."""
+    """Converts texts to ids of pieces. See `Tokens`."""
 
     def __init__(self, vocabulary: wordpiece.WordPiece) -> None:
         super().__init__()
         self._vocabulary = vocabulary
 
     def __call__(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Ids are padded with the vocabulary's pad."""
+        """Pads ids with the vocabulary's pad."""
         ids, starts, ends = self._vocabulary.in_graph_with_offsets(texts)
         return ids.to_tensor(self._vocabulary.pad), starts, ends
 
@@ -48,11 +48,11 @@ class QuestionServing(serving.StringServing):
 
     Args:
         data: how contexts are cut into windows, and whether there may be no answer.
-        model: from `question` and `context` to logits.
+        model: maps `question` and `context` to logits.
         tokens: the tokenizer of the model's reader.
         pad: the id of padding.
         max_answer: the maximum number of tokens in an answer.
-        threshold: as for `answer_spans.choose`; used if there may be no answer.
+        threshold: as for `answer_spans.choose`. Used if there may be no answer.
     """
 
     def __init__(
@@ -73,16 +73,16 @@ class QuestionServing(serving.StringServing):
 
     @tf.function(input_signature=(serving.STRINGS, serving.STRINGS))
     def serve(self, question: tf.Tensor, context: tf.Tensor) -> Mapping[str, tf.Tensor]:
-        """The answers to a batch of questions.
+        """Answers a batch of questions.
 
         Args:
             question: [batch].
             context: [batch], the text that each is about.
 
         Returns:
-            `answer`, [batch] strings, empty for no answer; `start` and `end`, [batch] int64, its
-            offsets in bytes in the context; `score`, [batch] float32, the sum of the logits of its
-            start and end.
+            `answer`, [batch] strings, empty for no answer, `start` and `end`, [batch] int64, its
+            offsets in bytes in the context, and `score`, [batch] float32, the sum of the logits of
+            its start and end.
         """
         asked = self._tokens(question)[0][:, : self.params.max_question]
         features, starts, ends = self._tokens(context)
@@ -112,15 +112,15 @@ class QuestionServing(serving.StringServing):
         return {"answer": answer, "start": start, "end": end, "score": score}
 
     def _windows(self, features: tf.Tensor, length: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Cuts contexts as `question_windows.cut` does.
+        """Cuts contexts like `question_windows.cut`.
 
         Args:
             features: [batch, tokens(, columns)].
             length: [batch] the number of tokens in each context.
 
         Returns:
-            [batch, windows, tokens(, columns)], the same number of windows for each context, and
-            whether the context needs them, [batch, windows] bool.
+            [batch, windows, tokens(, columns)], with the same number of windows for each context,
+            and whether the context needs them, [batch, windows] bool.
         """
         size, stride, most = self.params.max_context, self.params.stride, tf.shape(features)[1]
         number = tf.range(1 - tf.minimum(size - most, 0) // stride)

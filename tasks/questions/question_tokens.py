@@ -12,7 +12,7 @@ from tasks.questions import squad
 from tasks.text import wordpiece, words
 
 _Columns = tuple[np.ndarray, np.ndarray, np.ndarray]  # ids, starts, ends of a text's tokens
-_VERSION = 1  # of the cached data; raise it when tokens change
+_VERSION = 1  # version of the cached data, to be raised when tokens change
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,8 +21,8 @@ class Tokens:
 
     Attributes:
         ids: [tokens] int32.
-        starts: [tokens] int32, each token's first character in its text.
-        ends: [tokens] int32, the character after its last.
+        starts: [tokens] int32, the position of each token's first character in its text.
+        ends: [tokens] int32, the position after each token's last character.
         first: [texts + 1] int64, the index of each text's first token.
     """
 
@@ -43,8 +43,8 @@ class Tokenized:
     Attributes:
         contexts: the contexts' tokens.
         questions: the questions' tokens.
-        words: [distinct words] the word of each id, 0 being padding; empty if ids refer to a
-            WordPiece vocabulary.
+        words: [distinct words] the word of each id. 0 is padding. Empty if ids refer to a WordPiece
+            vocabulary.
     """
 
     contexts: Tokens
@@ -65,14 +65,14 @@ def tokenize(
 
     Args:
         data: contexts and questions.
-        files: the files they were read from; empty: the result is not cached.
-        vocab_file: WordPiece's vocabulary; empty: words.
+        files: the files they were read from. If empty, the result is not cached.
+        vocab_file: WordPiece's vocabulary. Empty: words.
         lower_case: whether WordPiece lower-cases texts.
-        cache_folder: the cache's folder; empty: none.
-        side: which of the files' questions they are, if not all.
+        cache_folder: the cache's directory. If empty, nothing is cached.
+        side: identifies the subset of the files' questions, if not all are used.
 
     Raises:
-        ConfigError: as `wordpiece.WordPiece` does.
+        ConfigError: raised by `wordpiece.WordPiece`.
     """
     if vocab_file:
         files = [*files, Path(vocab_file)] if files else files
@@ -125,7 +125,7 @@ def _pieces(data: squad.Squad, vocab_file: str, lower_case: bool) -> dict[str, n
 def _packed(
     data: squad.Squad, parts: Callable[[Sequence[str]], list[_Columns]]
 ) -> dict[str, np.ndarray]:
-    """Both kinds of texts as flat arrays, by the names that `_unpacked` expects."""
+    """Packs both kinds of texts as flat arrays, by the names that `_unpacked` expects."""
     packed = {}
     questions = [question.text for question in data.questions]
     for kind, texts in (("contexts", data.contexts), ("questions", questions)):

@@ -13,14 +13,14 @@ UNKNOWN = -1  # the position of the answer is not known
 
 @dataclasses.dataclass(frozen=True)
 class Windows:
-    """Windows in the order of their questions; all arrays are [windows] int32.
+    """Windows in the order of their questions. All arrays are [windows] int32.
 
     Attributes:
-        question: the index of its question.
-        first: the index of its first token, among those of all contexts.
+        question: the index of the window's question.
+        first: the index of the window's first token, among those of all contexts.
         length: the number of tokens.
         start: the answer's first token, counted from 1 within the window, or NOWHERE or UNKNOWN.
-        end: the same for its last token.
+        end: the answer's last token, in the same way.
     """
 
     question: np.ndarray
@@ -51,7 +51,7 @@ def cut(
     Args:
         data: the questions.
         contexts: the tokens of their contexts.
-        spans: for each question its answer's characters in the context; None if unknown.
+        spans: for each question, its answer's characters in the context. None if unknown.
         size: the maximum number of tokens in a window.
         stride: the number of tokens between the starts of consecutive windows.
         unanswerable: whether a window without the answer is labelled NOWHERE.
@@ -70,7 +70,7 @@ def cut(
 
 
 def _parts(length: int, size: int, stride: int) -> Iterator[tuple[int, int]]:
-    """The first token of each window and the one after its last; at least one window."""
+    """Yields each window's first token and the one after its last, for at least one window."""
     first = 0
     while True:
         yield first, min(first + size, length)
@@ -82,14 +82,14 @@ def _parts(length: int, size: int, stride: int) -> Iterator[tuple[int, int]]:
 def _tokens_of(
     span: tuple[int, int], starts: np.ndarray, ends: np.ndarray
 ) -> tuple[int, int] | None:
-    """The first and the last token that a span of characters touches; None if it is blank."""
+    """Returns the first and last token that a span of characters touches. None if it is blank."""
     first = int(np.searchsorted(ends, span[0], side="right"))
     last = int(np.searchsorted(starts, span[1], side="left")) - 1
     return (first, last) if first <= last else None
 
 
 def _place(answer: tuple[int, int] | None, first: int, end: int) -> tuple[int, int] | None:
-    """The answer's tokens, counted from 1 within a window; None unless it holds them all."""
+    """Returns the answer's tokens, counted from 1 in the window. None unless all are inside."""
     if answer is None or answer[0] < first or answer[1] >= end:
         return None
     return answer[0] - first + 1, answer[1] - first + 1

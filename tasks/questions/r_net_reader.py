@@ -1,10 +1,13 @@
 """R-Net: Wang et al., "Gated self-matching networks for reading comprehension", 2017.
 
-GRUs read both texts; each of the context's words is matched with the question, then with all of the
-context, and a gate lets through what matters for the GRU that follows; a pointer ends it (section
-3). Two things differ: attention compares projections instead of adding them, and does not depend on
-the state of the GRU that reads it, so that all words are matched at once; and a convolution reads
-the characters, not a GRU.
+GRUs read both texts. Each of the context's words is matched with the question, then with the whole
+context, and a gate selects the input of the following GRU. A pointer is the last layer (section 3).
+This version differs in three ways:
+
+- Attention compares projections instead of adding them.
+- Attention does not depend on the state of the GRU that reads it, so that all words are matched at
+  once.
+- A convolution reads the characters instead of a GRU.
 """
 
 import dataclasses
@@ -18,10 +21,10 @@ from tasks.text import embeddings
 
 @dataclasses.dataclass
 class RNetConfig(word_reader.WordReaderConfig):
-    """The settings of R-Net; in the paper `units = 75`, `dropout = 0.2`.
+    """The settings of R-Net. The paper uses `units = 75`, `dropout = 0.2`.
 
     Attributes:
-        layers: how many GRUs read each text before it is matched, one over the other.
+        layers: the number of stacked GRUs that read each text before it is matched.
     """
 
     dropout: float = 0.2
@@ -32,7 +35,7 @@ class RNetConfig(word_reader.WordReaderConfig):
 def build(
     config: RNetConfig, vectors: embeddings.Embeddings, *, unanswerable: bool
 ) -> tf_keras.Model:
-    """The network; arguments and errors as for `match_lstm_reader.build`."""
+    """Builds the network. Arguments and errors are those of `match_lstm_reader.build`."""
     question, context = word_reader.texts(config, vectors)
     read = recurrent.Stack(
         config.layers, config.units, config.dropout, name="read", kind=recurrent.GRU
@@ -54,7 +57,7 @@ def build(
 
 
 class Gate(tf_keras.layers.Layer):
-    """Lets through a part of each feature that depends on all of them."""
+    """Multiplies each feature by a gate that depends on all features."""
 
     def build(self, shape: tf.TensorShape) -> None:
         """Takes its size from `shape`, [..., features]."""
@@ -62,5 +65,5 @@ class Gate(tf_keras.layers.Layer):
         super().build(shape)
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
-        """The same shape."""
+        """Returns the gated input, of the same shape."""
         return self._open(x) * x

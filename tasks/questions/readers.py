@@ -33,14 +33,14 @@ class ReaderConfig(oneof.OneOfConfig):
 
     Attributes:
         type: one of the following.
-        match_lstm: read when `type` is 'match_lstm': fast on a CPU.
+        match_lstm: read when `type` is 'match_lstm', which is fast on a CPU.
         bidaf: read when `type` is 'bidaf'.
-        drqa: read when `type` is 'drqa': the document reader of DrQA.
+        drqa: read when `type` is 'drqa', the document reader of DrQA.
         fusion_net: read when `type` is 'fusion_net'.
-        mnemonic: read when `type` is 'mnemonic': Mnemonic Reader.
+        mnemonic: read when `type` is 'mnemonic', which is Mnemonic Reader.
         qanet: read when `type` is 'qanet'.
         r_net: read when `type` is 'r_net'.
-        bert: read when `type` is 'bert': the only one that reads WordPieces.
+        bert: read when `type` is 'bert', the only reader that uses WordPiece.
     """
 
     type: str = "match_lstm"
@@ -71,11 +71,11 @@ OF_WORDS: Mapping[str, Callable[..., tf_keras.Model]] = {
     "qanet": qanet_reader.build,
     "r_net": r_net_reader.build,
 }
-"""What builds the networks that read words, by `ReaderConfig.type`."""
+"""Functions that build the networks that read words, by `ReaderConfig.type`."""
 
 
 class Reader(Protocol):
-    """Makes a network and its inputs.
+    """Builds a network and its inputs.
 
     Attributes:
         pad: the id of padding.
@@ -87,20 +87,21 @@ class Reader(Protocol):
         """Raises ConfigError if the data's settings do not match the network's."""
 
     def table(self, questions: question_data.Questions) -> np.ndarray | None:
-        """The network's input for each id of the data, [ids, columns]; None: the id itself."""
+        """The network's input for each id of the data, [ids, columns]. None: the id itself."""
 
     def tokens(self) -> question_serving.Tokens:
-        """Converts texts to the network's inputs, in a graph."""
+        """Returns the function that converts texts to the network's inputs, in a graph."""
 
     def network(self) -> tf_keras.Model:
-        """A model from `question` and `context`, [batch, tokens(, columns)], to logits.
+        """Builds a model from `question` and `context`, [batch, tokens(, columns)], to logits.
 
-        They are float32 [batch, 1 + tokens, 2], of the answer's start and end; at 0, of no answer.
+        The logits of the answer's start and end are float32 [batch, 1 + tokens, 2]. Position 0
+        means no answer.
         """
 
 
 def make(config: ReaderConfig, *data: question_data.QuestionData) -> Reader:
-    """The configured reader.
+    """Returns the configured reader.
 
     Args:
         config: its type and settings.
@@ -123,7 +124,7 @@ def make(config: ReaderConfig, *data: question_data.QuestionData) -> Reader:
 
 
 class WordReader:
-    """Reads words, as vectors for the words of the given data."""
+    """Reads words, with vectors for the words of the given data."""
 
     pad = 0
 
@@ -189,7 +190,7 @@ class PieceReader:
             )
 
     def table(self, questions: question_data.Questions) -> np.ndarray | None:
-        """None: pieces are read by their ids."""
+        """Returns None, because pieces are read by their ids."""
         del questions
         return None
 
@@ -215,7 +216,7 @@ def _check_alike(
 
 
 def _words(data: Iterable[question_data.QuestionData]) -> Iterator[str]:
-    """Every word of the data, as often as it occurs."""
+    """Yields every word of the data, with repetitions."""
     for source in data:
         tokens = question_data.read(source).tokens
         for texts in (tokens.contexts, tokens.questions):

@@ -10,7 +10,7 @@ class BiRNN(tf_keras.layers.Layer):
     """Two recurrent layers that read [batch, tokens, features] forwards and backwards.
 
     Args:
-        units: the size of each.
+        units: the size of each layer.
         name: the layer's name.
         kind: `LSTM` or `GRU`.
     """
@@ -21,7 +21,10 @@ class BiRNN(tf_keras.layers.Layer):
         self._backwards = kind(units, return_sequences=True, name="backwards")
 
     def call(self, x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        """[batch, tokens, 2 * units]; 0 outside the mask [batch, tokens], which keeps prefixes."""
+        """Returns [batch, tokens, 2 * units], with 0 outside the mask.
+
+        The mask [batch, tokens] must select prefixes.
+        """
         length = tf.reduce_sum(tf.cast(mask, tf.int32), -1)
         reverse = tf.reverse_sequence(x, length, seq_axis=1)
         backwards = tf.reverse_sequence(self._backwards(reverse), length, seq_axis=1)
@@ -30,12 +33,12 @@ class BiRNN(tf_keras.layers.Layer):
 
 
 class Stack(tf_keras.layers.Layer):
-    """Several `BiRNN`, each over what the one before it has read.
+    """Several `BiRNN` layers, each of which reads the output of the previous one.
 
     Args:
-        layers: how many.
-        units: the size of each in each direction.
-        rate: of the dropout before each; see `dropout`.
+        layers: the number of layers.
+        units: the size of each layer in each direction.
+        rate: the dropout rate before each layer. See `dropout`.
         name: the layer's name.
         kind: `LSTM` or `GRU`.
     """
@@ -54,7 +57,7 @@ class Stack(tf_keras.layers.Layer):
         self._reads = [BiRNN(units, name=f"read_{n}", kind=kind) for n in range(layers)]
 
     def call(self, x: tf.Tensor, mask: tf.Tensor) -> list[tf.Tensor]:
-        """What each has read, [batch, tokens, 2 * units]; see `BiRNN`."""
+        """Returns the output of each layer, [batch, tokens, 2 * units]. See `BiRNN`."""
         outputs = []
         for drop, read in zip(self._drops, self._reads, strict=True):
             x = read(drop(x), mask)

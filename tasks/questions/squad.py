@@ -15,7 +15,7 @@ WRONG_OFFSETS = ("skip", "mend", "refuse")
 
 
 class Answer(NamedTuple):
-    """A right answer: its text, and the file's offset of it in the context, in characters."""
+    """A correct answer: its text, and its offset in the context, in characters, from the file."""
 
     text: str
     start: int
@@ -28,9 +28,9 @@ class Question(NamedTuple):
         id: the key of its prediction.
         text: the question itself.
         context: the index of its context.
-        answers: the right ones; empty if none was given.
-        impossible: whether it is marked as unanswerable (version 2). SQuAD's script does not read
-            that: it scores by the answers.
+        answers: the correct ones. Empty if none was given.
+        impossible: whether it is marked as unanswerable (version 2). SQuAD's script ignores this
+            mark and scores by the answers.
     """
 
     id: str
@@ -46,7 +46,7 @@ class Squad(NamedTuple):
     Attributes:
         contexts: texts.
         questions: questions about them.
-        articles: for each context the index of its article.
+        articles: for each context, the index of its article.
     """
 
     contexts: list[str]
@@ -68,7 +68,7 @@ class Squad(NamedTuple):
         )
 
     def to_learn(self) -> "Squad":
-        """The same, without the answers that a file has to questions marked as unanswerable."""
+        """Removes the answers that a file gives for questions marked as unanswerable."""
         learned = [
             question._replace(answers=()) if question.impossible else question
             for question in self.questions
@@ -80,10 +80,10 @@ class Placed(NamedTuple):
     """The positions of answers.
 
     Attributes:
-        spans: for each question the first character of its first usable answer and the one after
-            the last; None without a usable answer.
-        mended: how many answers had a wrong offset, and were found elsewhere.
-        skipped: how many had a wrong offset, and were skipped.
+        spans: for each question, the first character of its first usable answer and the one after
+            the last. None without a usable answer.
+        mended: the number of answers with a wrong offset whose text was found at another position.
+        skipped: the number of answers that were skipped because of a wrong offset.
     """
 
     spans: list[tuple[int, int] | None]
@@ -95,8 +95,8 @@ def read(path: Path) -> Squad:
     """Reads a file.
 
     Raises:
-        ConfigError: it is missing, not JSON in UTF-8, or not in SQuAD's format; the message says
-            where.
+        ConfigError: it is missing, not JSON in UTF-8, or not in SQuAD's format. The message gives
+            the place.
     """
     if not path.is_file():
         raise ConfigError(f"QuestionData.input_path: there is no file {path}")
@@ -110,14 +110,14 @@ def read(path: Path) -> Squad:
 
 
 def parse(document: Any, name: str) -> Squad:
-    """The contexts and questions of a document.
+    """Extracts the contexts and questions of a document.
 
     Args:
         document: as returned by `json.load`.
         name: the document's name, for messages.
 
     Raises:
-        ConfigError: as `read` does; also for two questions with the same id.
+        ConfigError: raised as by `read`, or because two questions have the same id.
     """
     squad, seen = Squad([], [], []), set()
     for number, (article, where) in enumerate(_each(document, "data", name)):
@@ -138,8 +138,8 @@ def place(squad: Squad, wrong_offsets: str, name: str) -> Placed:
 
     Args:
         squad: contexts and questions.
-        wrong_offsets: what to do with an answer whose offset does not match the text: 'skip' leaves
-            it out, 'mend' takes the nearest occurrence of its text, 'refuse' raises.
+        wrong_offsets: what to do with an answer whose offset does not match the text: 'skip' skips
+            it, 'mend' takes the nearest occurrence of its text, 'refuse' raises an error.
         name: the source's name, for messages.
 
     Raises:
@@ -190,7 +190,7 @@ def _each(parent: Any, key: str, where: str) -> Iterator[tuple[Any, str]]:
 
 
 def _get(parent: Any, key: str, kind: type, where: str) -> Any:
-    """A value of a JSON object; ConfigError if it is missing or of another type."""
+    """Returns a value of a JSON object. Raises ConfigError if it is missing or of another type."""
     if not isinstance(parent, dict) or not isinstance(parent.get(key), kind):
         names = {str: "text", list: "list", int: "whole number"}
         raise ConfigError(f"{where} has no {names[kind]} {key!r}: expected SQuAD's JSON")
@@ -202,7 +202,7 @@ def _stands(text: str, start: int, context: str) -> bool:
 
 
 def _nearest(text: str, start: int, context: str) -> int | None:
-    """The occurrence of `text` nearest to `start`; None if there is none."""
+    """Finds the occurrence of `text` nearest to `start`. Returns None if there is none."""
     places, found = [], context.find(text) if text.strip() else -1
     while found >= 0:
         places.append(found)

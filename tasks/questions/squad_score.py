@@ -22,20 +22,20 @@ class Score(NamedTuple):
 
 
 def normalize(text: str) -> str:
-    """Lower case, without ASCII punctuation, then without articles, with single spaces."""
+    """Lower-cases, then removes ASCII punctuation, then articles, and uses single spaces."""
     text = text.lower().translate(_WITHOUT_PUNCTUATION)
     return " ".join(_ARTICLES.sub(" ", text).split())
 
 
 def score(prediction: str, answers: Sequence[str], *, unanswerable: bool = False) -> Score:
-    """A prediction's scores against the best matching answer, for exact match and F1 separately.
+    """Scores a prediction against the best matching answer, separately for exact match and F1.
 
     Args:
-        prediction: a text; empty: no answer.
-        answers: the right ones; empty if the question has no answer (version 2): then only a
-            prediction that `normalize` leaves empty is right.
-        unanswerable: whether to score as in version 2, which leaves out answers that `normalize`
-            leaves empty; if none is left, the question has no answer.
+        prediction: a text. Empty: no answer.
+        answers: the correct ones. If empty, the question has no answer (version 2), and only a
+            prediction that `normalize` makes empty is correct.
+        unanswerable: whether to score as in version 2, which drops answers that `normalize` makes
+            empty. If none is left, the question has no answer.
     """
     if unanswerable:
         answers = [answer for answer in answers if normalize(answer)]
@@ -49,7 +49,7 @@ def score(prediction: str, answers: Sequence[str], *, unanswerable: bool = False
 
 
 def mean(scores: Sequence[Score]) -> Score:
-    """The mean over questions; 0 if there are none."""
+    """The mean over questions. 0 if there are none."""
     if not scores:
         return Score(0.0, 0.0)
     exact, f1 = zip(*scores, strict=True)
@@ -57,7 +57,7 @@ def mean(scores: Sequence[Score]) -> Score:
 
 
 def _f1(prediction: str, answer: str) -> float:
-    """F1 of the words that both have, counted with multiplicity."""
+    """Computes F1 from the common words, counted with multiplicity."""
     predicted, right = normalize(prediction).split(), normalize(answer).split()
     common = (Counter(predicted) & Counter(right)).total()
     # Equal to the harmonic mean of precision and recall.

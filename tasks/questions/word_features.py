@@ -3,8 +3,8 @@
     id of its vector | hashes of its spelling, its lower case, its stem | capital? number? sign?
     | its first characters, for readers that read them
 
-Exact match, and alignment with it, are the features of Chen et al., "Reading Wikipedia to answer
-open-domain questions", 2017, section 3.2; the last three replace their part-of-speech tags.
+Exact match and alignment with the question are the features of Chen et al., "Reading Wikipedia to
+answer open-domain questions", 2017, section 3.2. The last three replace their part-of-speech tags.
 """
 
 import numpy as np
@@ -13,16 +13,16 @@ import tensorflow as tf
 from tasks.text import embeddings
 
 COLUMNS = 7
-"""How many columns there are before the characters."""
+"""The number of columns before the characters."""
 
 CHARACTERS = 1024
-"""How many ids of characters there are: 0 for padding, one of the others for each code point."""
+"""The number of character ids: 0 for padding, one of the others for each code point."""
 
 _FORMS = slice(1, 4)
 _SHAPES = slice(4, 7)
 
-# English endings, removed if three letters remain: a rough stem, which matches "bridges" to
-# "bridge", but "built" only to itself.
+# English endings, removed if three letters remain. The result is a rough stem, which matches
+# "bridges" to "bridge", but "built" only to itself.
 _ENDING = r"^(.{3,}?)(?:ies|es|s|ed|ing|ly|e|y)$"
 _LARGEST = 2**31 - 2
 
@@ -31,7 +31,7 @@ def table(words: np.ndarray, vocabulary: embeddings.Vocabulary, characters: int 
     """The feature rows of words, [n, COLUMNS + characters] int32.
 
     Args:
-        words: [n] strings; an empty one is padding.
+        words: [n] strings. An empty one is padding.
         vocabulary: the words that have vectors.
         characters: how many of each word's characters to include.
     """
@@ -41,7 +41,7 @@ def table(words: np.ndarray, vocabulary: embeddings.Vocabulary, characters: int 
 
 
 def rows(words: tf.Tensor, ids: tf.Tensor, characters: int = 0) -> tf.Tensor:
-    """The same as TensorFlow ops, [n, COLUMNS + characters]; zeros where a word is empty.
+    """Computes the rows with TensorFlow ops, [n, COLUMNS + characters]. Zeros for empty words.
 
     Args:
         words: [n] strings, valid UTF-8.
@@ -65,12 +65,12 @@ def rows(words: tf.Tensor, ids: tf.Tensor, characters: int = 0) -> tf.Tensor:
 
 
 def ids(rows: tf.Tensor) -> tf.Tensor:
-    """From rows [..., tokens, COLUMNS] to the ids of their vectors, [..., tokens]; 0 is padding."""
+    """Maps rows [..., tokens, COLUMNS] to the ids of their vectors, [..., tokens]. 0 is padding."""
     return rows[..., 0]
 
 
 def characters(rows: tf.Tensor) -> tf.Tensor:
-    """The ids of the words' characters, [..., characters]; 0 is padding."""
+    """The ids of the words' characters, [..., characters]. 0 is padding."""
     return rows[..., COLUMNS:]
 
 

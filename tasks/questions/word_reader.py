@@ -1,4 +1,4 @@
-"""What readers of words begin with: their settings, their inputs, the vectors of words."""
+"""Shared parts of the readers of words: their settings, their inputs, the vectors of words."""
 
 import dataclasses
 from typing import NamedTuple
@@ -21,11 +21,11 @@ class WordReaderConfig(base_config.Config):
 
     Attributes:
         words: the word vectors.
-        units: the size of each layer; of a recurrent one, in each direction.
-        dropout: the rate before each recurrent layer and before the pointer, in [0, 1). It drops
-            the same features for all words of a text.
-        characters: how many characters of each word are read, from its start; 0: none.
-        character_units: the size of the vector that is made of them, beside that of the word.
+        units: the size of each layer. For a recurrent layer, the size in each direction.
+        dropout: the dropout rate before each recurrent layer and before the pointer, in [0, 1). It
+            drops the same features for all words of a text.
+        characters: how many characters of each word are read, from its start. 0: none.
+        character_units: the size of the vector computed from them, appended to the word's.
     """
 
     words: embeddings.EmbeddingConfig = dataclasses.field(
@@ -42,8 +42,8 @@ class Text(NamedTuple):
 
     Attributes:
         rows: [batch, tokens, columns] int32, see `word_features`.
-        mask: [batch, tokens] bool, what is not padding.
-        vectors: [batch, tokens, features], those of the words, and of their characters if read.
+        mask: [batch, tokens] bool, true except for padding.
+        vectors: [batch, tokens, features], for the words, and for their characters if read.
     """
 
     rows: tf.Tensor
@@ -66,17 +66,17 @@ def texts(config: WordReaderConfig, vectors: embeddings.Embeddings) -> tuple[Tex
 
 
 def model(question: Text, context: Text, logits: tf.Tensor, name: str) -> tf_keras.Model:
-    """A network from both texts to logits [batch, 1 + tokens, 2]."""
+    """Builds a network from both texts to logits [batch, 1 + tokens, 2]."""
     return tf_keras.Model({"question": question.rows, "context": context.rows}, logits, name=name)
 
 
 def joined(x: tf.Tensor, *features: tf.Tensor) -> tf.Tensor:
-    """`x` and further features of each token, [batch, tokens, any], in the precision of `x`."""
+    """Joins `x` and further features of each token, [batch, tokens, any], in the type of `x`."""
     return tf.concat([x, *(tf.cast(each, x.dtype) for each in features)], -1)
 
 
 class Embed(tf_keras.layers.Layer):
-    """From `word_features` [batch, tokens, columns] to vectors [batch, tokens, features]."""
+    """Maps `word_features` [batch, tokens, columns] to vectors [batch, tokens, features]."""
 
     def __init__(
         self, config: WordReaderConfig, vectors: embeddings.Embeddings, *, name: str
@@ -88,7 +88,7 @@ class Embed(tf_keras.layers.Layer):
         )
 
     def call(self, rows: tf.Tensor) -> tf.Tensor:
-        """Sets no Keras mask, which would make an LSTM several times slower."""
+        """Sets no Keras mask, because it would make an LSTM several times slower."""
         vectors = tf.identity(self._vectors(word_features.ids(rows)))
         if self._characters is None:
             return vectors
@@ -99,7 +99,7 @@ class Characters(tf_keras.layers.Layer):
     """Vectors of words, from their characters.
 
     Kim, "Convolutional neural networks for sentence classification", 2014, as applied to characters
-    by Seo et al., 2017: a convolution, and the maximum of each feature over the word.
+    by Seo et al., 2017. It takes the maximum of each feature of a convolution over the word.
     """
 
     def __init__(self, units: int, *, name: str) -> None:
@@ -112,7 +112,7 @@ class Characters(tf_keras.layers.Layer):
         )
 
     def call(self, characters: tf.Tensor) -> tf.Tensor:
-        """From [batch, tokens, characters] int32 to [batch, tokens, units]; 0 for padding."""
+        """Maps [batch, tokens, characters] int32 to [batch, tokens, units], with 0 for padding."""
         inside = (characters != 0)[..., tf.newaxis]
         x = self._embed(characters)
         inside = tf.cast(inside, x.dtype)
@@ -120,7 +120,7 @@ class Characters(tf_keras.layers.Layer):
 
 
 class Highway(tf_keras.layers.Layer):
-    """Layers that change [..., features] by as much as their gates let through.
+    """Layers whose gates control how much they change [..., features].
 
     Srivastava et al., "Highway networks", 2015.
     """
@@ -139,7 +139,7 @@ class Highway(tf_keras.layers.Layer):
         super().build(shape)
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
-        """The same shape."""
+        """Returns the changed input, of the same shape."""
         for change, open_by in zip(self._changes, self._gates, strict=True):
             gate = open_by(x)
             x = gate * change(x) + (1 - gate) * x

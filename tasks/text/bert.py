@@ -1,4 +1,4 @@
-"""Official's BERT encoder in our models, and its pretrained weights."""
+"""Model Garden's BERT encoder in our models, and its pretrained weights."""
 
 import tensorflow as tf
 import tf_keras
@@ -27,20 +27,20 @@ class BertModel(tf_keras.Model):
 
     @property
     def checkpoint_items(self) -> dict[str, tf_keras.Model]:
-        """What `init_checkpoint` may contain, by official's names."""
+        """The possible contents of `init_checkpoint`, by Model Garden's names."""
         return {"encoder": self._encoder}
 
 
 def encoder(
     config: encoders.BertEncoderConfig, vocabulary: wordpiece.WordPiece, *, pooled: bool
 ) -> tf_keras.Model:
-    """Official's encoder, with the vocabulary's size.
+    """Builds Model Garden's encoder, with the vocabulary's size.
 
     Args:
         config: its other settings.
         vocabulary: the WordPiece vocabulary.
-        pooled: whether the pooled output is used; if not, its layer is frozen, or each step would
-            warn about a missing gradient.
+        pooled: whether the pooled output is used. If not, its layer is frozen, because each step
+            would otherwise warn about a missing gradient.
     """
     bert = config.replace(vocab_size=vocabulary.size)
     made = encoders.build_encoder(encoders.EncoderConfig(type="bert", bert=bert))
@@ -57,7 +57,7 @@ def check_vocabulary(checkpoint: str, vocabulary: wordpiece.WordPiece) -> None:
     """Rejects an encoder that was trained with another vocabulary.
 
     Args:
-        checkpoint: `init_checkpoint`; a missing one is not reported here.
+        checkpoint: `init_checkpoint`. This function does not report a missing one.
         vocabulary: the model's vocabulary.
 
     Raises:

@@ -5,7 +5,7 @@
     embed = embeddings.layer(vectors, trainable=config.trainable)  # [batch, length] ids to vectors
 
 GloVe: Pennington et al., "Global vectors for word representation", 2014. The text formats of
-word2vec and fastText, which start with a line of two counts, are supported, too.
+word2vec and fastText, which start with a line of two counts, are also supported.
 """
 
 import collections
@@ -46,10 +46,10 @@ class EmbeddingConfig(base_config.Config):
 
 
 class Vocabulary:
-    """Words and their ids: 0 is padding, 1 any unknown word.
+    """Words and their ids. 0 is padding, 1 is any unknown word.
 
     Args:
-        words: in the order of their ids, which start at 2; in lower case if `lower_case`.
+        words: in the order of their ids, which start at 2. In lower case if `lower_case`.
         lower_case: whether tokens are looked up in lower case.
     """
 
@@ -72,7 +72,7 @@ class Vocabulary:
 
 
 class Table(tf.Module):
-    """A vocabulary in a graph. An exported module must track it, as it owns a resource."""
+    """A vocabulary in a graph. An exported module must track it, because it owns a resource."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ class Table(tf.Module):
         )
 
     def __call__(self, tokens: tf.RaggedTensor) -> tf.RaggedTensor:
-        """From [batch, (tokens)] strings to ids, int32."""
+        """Maps [batch, (tokens)] strings to int32 ids."""
         if self._lower_case:
             tokens = tf.strings.lower(tokens, encoding="utf-8")
         return tf.ragged.map_flat_values(self._table.lookup, tokens)
@@ -97,8 +97,8 @@ class Embeddings:
     Attributes:
         vocabulary: the words that have vectors.
         dimension: the size of a vector.
-        matrix: [len(vocabulary), dimension] float32: zeros for padding, for unknown words the mean
-            of all others; None if vectors are initialized at random.
+        matrix: [len(vocabulary), dimension] float32. The row for padding is zeros, and the row for
+            unknown words is the mean of all others. None if vectors are initialized at random.
         missing: the number of distinct words of the data without a vector.
         total: the number of distinct words in the data.
     """
@@ -121,7 +121,7 @@ def load(
         note: called with a message about words without a vector.
 
     Raises:
-        ConfigError: the file is missing, has invalid lines, or has no vector for any of the words;
+        ConfigError: the file is missing, has invalid lines, or has no vector for any of the words,
             or the vectors are neither read nor trained.
     """
     if config.dimension < 1:
@@ -155,9 +155,10 @@ def load(
 def layer(
     embeddings: Embeddings, *, trainable: bool, name: str = "words"
 ) -> tf_keras.layers.Embedding:
-    """A layer from ids [batch, length] to vectors [batch, length, dimension], masking padding.
+    """Builds a layer from ids [batch, length] to vectors [batch, length, dimension].
 
-    Checkpoints include fixed vectors, too, so a restored or exported model needs no other file.
+    The layer masks padding. Checkpoints also include fixed vectors, so a restored or exported model
+    needs no other file.
     """
     return tf_keras.layers.Embedding(
         len(embeddings.vocabulary),
@@ -170,7 +171,7 @@ def layer(
 
 
 class _Rows(tf_keras.initializers.Initializer):
-    """The given rows, or random ones with zeros for padding; not saved in a Keras configuration."""
+    """The given rows, or random ones with zeros for padding. Not saved in a Keras configuration."""
 
     def __init__(self, rows: np.ndarray | None) -> None:
         self._rows = rows
@@ -183,9 +184,9 @@ class _Rows(tf_keras.initializers.Initializer):
 
 
 def _read(path: Path, dimension: int, wanted: Iterable[str]) -> dict[str, np.ndarray]:
-    """The vectors of the wanted words, [dimension] float32 each; a word's first line counts.
+    """Reads the vectors of the wanted words, [dimension] float32 each.
 
-    Other lines are not parsed, as files have millions of them.
+    A word's first line is used. Other lines are not parsed, because files have millions of them.
     """
     if not path.is_file():
         raise ConfigError(f"EmbeddingConfig.path: there is no file {path}")
@@ -219,7 +220,7 @@ def _is_header(line: bytes, dimension: int, place: str) -> bool:
 
 
 def _word(line: bytes, dimension: int, place: str) -> bytes:
-    """A line's word, which may contain blanks, as in GloVe's largest file."""
+    """Returns a line's word, which may contain blanks, as in GloVe's largest file."""
     blanks = line.count(b" ") - dimension  # within the word
     parts = line.split(b" ", blanks + 1)[:-1] if blanks >= 0 else []
     if not parts or (blanks and all(map(_is_number, parts[1:]))):

@@ -12,9 +12,9 @@ STRINGS = tf.TensorSpec([None], tf.string)
 
 
 class StringServing(export_base.ExportModule):
-    """A model behind `serve`, which a subclass defines as a `tf.function` with a signature.
+    """A model with a `serve` method, which a subclass defines as a `tf.function` with a signature.
 
-    To load the export, only `tensorflow_text` must be imported first, none of our code.
+    To load the export, import `tensorflow_text` first. None of our code is needed.
     """
 
     def __init__(self, params: base_config.Config, model: tf_keras.Model) -> None:

@@ -3,8 +3,8 @@
     tokenizer = wordpiece.WordPiece("vocab.txt")
     ids, starts, ends = tokenizer.encode(["Beyoncé sang"])[0]
 
-Without `lower_case` the ids equal those of BERT's original Python code. With it they equal those of
-Model Garden's layers and of TensorFlow Hub's preprocessing for BERT, which also apply NFKC ("ﬁ"
+Without `lower_case`, the ids equal those of BERT's original Python code. With it, they equal those
+of Model Garden's layers and of TensorFlow Hub's preprocessing for BERT. These also apply NFKC ("ﬁ"
 becomes "fi", "…" three dots), whereas the original code only lower-cases.
 """
 
@@ -25,7 +25,7 @@ _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 
 
 class Pieces(NamedTuple):
-    """The pieces of one text; several pieces of one character share its position.
+    """The pieces of one text. Several pieces of one character share its position.
 
     Attributes:
         ids: [n] int32, without [CLS] and [SEP].
@@ -42,16 +42,16 @@ class WordPiece:
     """Converts texts to ids of a vocabulary.
 
     Args:
-        vocab_file: UTF-8, one piece per line; pieces that continue a word begin with ##.
+        vocab_file: UTF-8, one piece per line. Pieces that continue a word begin with ##.
         lower_case: fold case and drop accents, as the vocabulary expects.
         texts: if there is no file, whole words of these texts are the pieces.
 
     Attributes:
-        name: the vocabulary file, or that there is none.
+        name: the vocabulary file, or a description if there is none.
         lower_case: as given.
         pieces: in the order of their ids.
         size: the number of pieces.
-        pad: the id of [PAD]; `cls` and `sep`: those of [CLS] and [SEP].
+        pad: the id of [PAD]. `cls` and `sep` are the ids of [CLS] and [SEP].
 
     Raises:
         ConfigError: the file is missing, not UTF-8, lacks a special piece, or has an empty or a
@@ -80,7 +80,7 @@ class WordPiece:
             raise ConfigError(f"the vocabulary {vocab_file}: {error}") from error
 
     def encode(self, texts: Sequence[str]) -> list[Pieces]:
-        """The pieces of each text; a word that cannot be split into pieces is one [UNK]."""
+        """Encodes each text as pieces. A word that cannot be split into pieces is one [UNK]."""
         if not texts:
             return []
         # JSON may contain half a surrogate pair, which UTF-8 cannot encode.
@@ -107,9 +107,9 @@ class WordPiece:
     def in_graph_with_offsets(
         self, texts: tf.Tensor
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        """The same, and the start and end of each piece: int64, in UTF-8 bytes.
+        """Computes the same ids, and the start and end of each piece as int64, in UTF-8 bytes.
 
-        A piece that is only the beginning of a character ends where it starts.
+        If a piece is only the beginning of a character, its start and end are equal.
         """
         return self._tokenizer.tokenize_with_offsets(texts)
 
@@ -123,7 +123,7 @@ def _pieces(text: bytes, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray) 
 
 
 def _words(texts: Iterable[str], *, lower_case: bool) -> dict[str, int]:
-    """The texts' words, divided as BERT divides them, and their ids."""
+    """The texts' words, split as in BERT, and their ids."""
     normalizer = tf_text.FastBertNormalizer(lower_case_nfd_strip_accents=lower_case)
     encoded = [text.encode("utf-8", "replace") for text in dict.fromkeys(texts)]
     found = dict.fromkeys(_SPECIAL)
@@ -135,7 +135,7 @@ def _words(texts: Iterable[str], *, lower_case: bool) -> dict[str, int]:
 
 
 def _is_a_word(character: str) -> bool:
-    """Whether BERT takes a character for a word of its own: a sign or an ideograph."""
+    """Whether BERT treats a character as a separate word: a sign or an ideograph."""
     ascii_sign = character.isascii() and character.isprintable() and not character.isalnum()
     sign = ascii_sign or unicodedata.category(character).startswith("P")
     return sign or bool(words.IDEOGRAPH.match(character))

@@ -3,7 +3,7 @@
     words.tokenize("Beyoncé didn't pay $1,000.")
     # Beyoncé | did | n't | pay | $ | 1,000 | .
 
-Words and numbers stay whole; hyphens, slashes, quotes and other signs are separate tokens, so an
+Words and numbers stay whole. Hyphens, slashes, quotes and other signs are separate tokens, so an
 annotated answer nearly always starts and ends at token boundaries. Contractions are split as in the
 Penn Treebank, as for GloVe's vectors. An ideograph is a word, as in BERT. Zero-width marks and
 joiners belong to the character before them.
@@ -20,7 +20,7 @@ import tensorflow_text as tf_text
 
 
 class Token(NamedTuple):
-    """A word, number or sign; `text == original[start:end]`, in characters."""
+    """A word, number or sign. `text == original[start:end]`, in characters."""
 
     text: str
     start: int
@@ -37,7 +37,7 @@ class Words(NamedTuple):
 
 _APOSTROPHE = "['\u2019]"
 _NOT = f"[nN]{_APOSTROPHE}[tT]"
-# Besides white space: zero-width characters that separate words, unlike others that join; and NUL.
+# Treated like white space: zero-width characters that separate words (others join them), and NUL.
 _MORE_BLANKS = "\u200b\ufeff\0"
 IDEOGRAPH = re.compile(
     "[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
@@ -46,7 +46,7 @@ IDEOGRAPH = re.compile(
 
 
 def tokenize(text: str) -> list[Token]:
-    """The tokens of a text, in order; between them are only blanks."""
+    """Returns the tokens of a text, in order. Only blanks separate them."""
     token, negation = (re.compile(pattern, re.ASCII) for pattern in _patterns()[:2])
     tokens = []
     for match in token.finditer(text):
@@ -57,13 +57,13 @@ def tokenize(text: str) -> list[Token]:
 
 
 def in_graph(texts: tf.Tensor) -> Words:
-    """`tokenize` as TensorFlow ops, for serving: the same tokens.
+    """Computes the same tokens as `tokenize` with TensorFlow ops, for serving.
 
     Args:
         texts: [batch] strings, valid UTF-8.
     """
     token, negation, blank = _patterns()
-    texts = tf.strings.regex_replace(texts, r"\x00", " ")  # at which splitting would stop
+    texts = tf.strings.regex_replace(texts, r"\x00", " ")  # splitting would stop at NUL
     whole, starts, _ = tf_text.regex_split_with_offsets(texts, f"{token}|{blank}", token)
     parts, begins, ends = tf_text.regex_split_with_offsets(whole, negation, negation)
     origin = starts[..., tf.newaxis]
@@ -74,7 +74,7 @@ def in_graph(texts: tf.Tensor) -> Words:
 def _patterns() -> tuple[str, str, str]:
     """Patterns of a token, a negation at its end, and blanks, for both Python's re and RE2.
 
-    Character classes are spelled out, as the two use different versions of Unicode.
+    Character classes are spelled out, because the two use different versions of Unicode.
     """
     kinds = "".join(_kind(chr(code)) for code in range(sys.maxunicode + 1))
     letter, digit, mark, blank, rest = (
