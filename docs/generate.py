@@ -86,9 +86,9 @@ def page(kind: type) -> str:
 
 def meaning(row: facts.FieldHelp) -> str:
     """What the field means, its range, and whether a resumed run may change it."""
-    allowed = f"*{sentence(row.allowed)}*" if row.allowed else ""
-    changes = "**May change in a resume.**" if row.resume else ""
-    return " ".join(filter(None, [reflow(row.meaning), allowed, changes]))
+    text = " ".join(filter(None, [reflow(row.meaning), row.requirement and f"*{row.requirement}*"]))
+    changes = f"**May change on resume:** {row.may_change}" if row.resume else ""
+    return "\n\n".join(filter(None, [text, changes]))
 
 
 def resume() -> str:
@@ -100,9 +100,10 @@ def resume() -> str:
             continue  # the field that holds the section is listed
         for row in rows:
             if row.resume:
-                reasons.setdefault(row.resume, []).append(f"{kind.__name__}.{row.field}")
+                why = ", unless ".join(filter(None, [row.resume, row.unless]))
+                reasons.setdefault(why, []).append(f"{kind.__name__}.{row.field}")
     rows = [(sentence(why), ", ".join(map(code, names))) for why, names in reasons.items()]
-    return table(("why the run stays the same experiment", "fields"), rows)
+    return table(("reason", "fields"), rows)
 
 
 # Modes

@@ -179,17 +179,19 @@ def _all(pattern: str, needs: str) -> "Allowed":
 
 
 _TIMED = "must be a time such as '2:30:00', or '1-12:00:00' with days"
-_NAMED = "must be made of letters, digits, '-', '_' and '.', a letter or a digit first"
+_NAMED = "must start with a letter or digit, and contain only letters, digits, '-', '_' and '.'"
 _PATTERN = "must be a regular expression"
 _INITIALIZER = "must name one of tf_keras.initializers"
 
 COUNT = number(at_least=1)
 SIZE = number(at_least=0)
 NAME = Allowed(_NAMED, _name)
-OPTIONAL_NAME = Allowed(f"{_NAMED}, or empty", lambda value: value and _name(value))
+OPTIONAL_NAME = Allowed(
+    _NAMED.replace("must", "must be empty, or", 1), lambda value: value and _name(value)
+)
 TIME = Allowed(f"{_TIMED}, or empty", _time)
 VARIABLES = _all(
-    r"[A-Za-z_]\w*(=[^\0\n]*)?", "must be a tuple of 'NAME=value' or 'NAME', a line each"
+    r"[A-Za-z_]\w*(=[^\0\n]*)?", "must be a tuple of 'NAME=value' or 'NAME', without line breaks"
 )
 VOLUMES = _all(r"[a-z0-9.-]+:/[^:\n]*", "must be a tuple of 'claim:/path'")
 LABELS = _all(r"[\w./-]+=[\w.-]*", "must be a tuple of 'label=value'")
@@ -212,21 +214,21 @@ def _batches_count(experiment: Any, path: str) -> bool:
 
 # Why a value may change when a run is resumed. The choice of evaluation data may not change,
 # because decisions compare evaluations with each other.
-LENGTH = Resume("a run may end earlier or later")
-STEPS = Resume("the steps that follow from it are compared instead")
-REPORTS = Resume("reports, commits and evaluations do not change weights")
+LENGTH = Resume("affects only the length of the run")
+STEPS = Resume("the resulting steps are compared instead")
+REPORTS = Resume("does not affect weights")
 EVALUATIONS = dataclasses.replace(
     REPORTS, unless="the run's own evaluations lower the learning rate", fails=_rate_drops
 )
-KEPT = Resume("what is kept, and where, does not change weights")
-BEST = Resume("the best checkpoint is found again from the history")
-ROLLBACKS = Resume("past rollbacks stay in the history")
-DEVICES = Resume("the same batches, if not the same bits")
-NOTES = Resume("words for people")
-PACE = Resume("the same data at another pace")
+KEPT = Resume("affects only what is kept and where")
+BEST = Resume("the best checkpoint is selected again")
+ROLLBACKS = Resume("affects only later rollbacks")
+DEVICES = Resume("same batches, but not always bit-exact")
+NOTES = Resume("only descriptive")
+PACE = Resume("affects only speed")
 BATCHES = Resume(
-    "every example counts once, however they are batched",
-    unless="it is of training data, or TrainerConfig.validation_steps or "
-    "RunConfig.limit_evaluation limits evaluations",
+    "metrics do not depend on the batch size",
+    unless="the data are for training, or TrainerConfig.validation_steps or "
+    "RunConfig.limit_evaluation is set",
     fails=_batches_count,
 )

@@ -22,7 +22,8 @@ class FieldHelp(NamedTuple):
         default: As a Python literal, or empty if the field is required.
         meaning: For our config classes from the field, for Model Garden's from the docstring.
         allowed: The requirement, such as `must be 1 or more`. Empty if the type allows everything.
-        resume: Why a resumed run may have another value. Empty if it may not.
+        resume: Why a resumed run may have another value, in a few words. Empty if it may not.
+        unless: The condition under which it may not.
         is_own: Whether the config class adds it to the fields of its base class.
     """
 
@@ -32,7 +33,20 @@ class FieldHelp(NamedTuple):
     meaning: str = ""
     allowed: str = ""
     resume: str = ""
+    unless: str = ""
     is_own: bool = True
+
+    @property
+    def requirement(self) -> str:
+        """The allowed values as a sentence, or empty."""
+        return f"{self.allowed[:1].upper()}{self.allowed[1:]}." if self.allowed else ""
+
+    @property
+    def may_change(self) -> str:
+        """Whether a resumed run may have another value: `yes (<reason>)`, or empty if not."""
+        if self.unless:
+            return f"yes, unless {self.unless}"
+        return f"yes ({self.resume})" if self.resume else ""
 
 
 class Section(NamedTuple):

@@ -74,14 +74,14 @@ def _field(
 ) -> FieldHelp:
     own = fields.of(kind, name)
     resume = place.resume or own.resume
-    why = resume.why if resume else ""
     return FieldHelp(
         name,
         typecheck.describe(known.hint),
         _default(kind, name),
         _documented(kind).get(name) or own.help,
         own.allowed.needs if own.allowed else "",
-        f"{why}, unless {resume.unless}" if resume and resume.unless else why,
+        resume.why if resume else "",
+        resume.unless if resume else "",
         any(name in inspect.get_annotations(each) for each in _declaring(kind)),
     )
 

@@ -12,6 +12,7 @@ from runner.help.facts import FieldHelp, Section
 from runner.help.values import Values, short
 
 _INDENT = "    "
+_RESUME = "May change on resume"
 
 
 def section(each: Section, values: Values, width: int) -> str:
@@ -19,10 +20,12 @@ def section(each: Section, values: Values, width: int) -> str:
     paths = [f"{path} ({scope}/)" if scope else path for scope, path in values.places(each)]
     where = f" (in YAML: {', '.join(filter(None, paths))})" if any(paths) else ""
     lines = [f"{each.name}{where}: {each.summary}".removesuffix(": ")]
+    may_change = [bool(row.resume) for row in each.fields]
+    if any(may_change) and not all(may_change):
+        text = f"Fields without the line `{_RESUME}` may only change with --allow_config_change."
+        lines += ["", *textwrap.wrap(text, width, break_on_hyphens=False)]
     for row in each.fields:
         lines += ["", *_field(row.field, each, row, values, width)]
-    if any(row.resume for row in each.fields):
-        lines += ["", "A resume may change the other fields only with --allow_config_change."]
     lines += _ways(each, "FIELD", values)
     return "\n".join(lines)
 
@@ -85,9 +88,9 @@ def now(each: Section, row: FieldHelp, values: Values) -> str:
 
 
 def _field(title: str, each: Section, row: FieldHelp, values: Values, width: int) -> list[str]:
-    said = [row.meaning, row.allowed and f"It {row.allowed}."]
-    said.append(f"A resume may change it: {row.resume}." if row.resume else "")
-    texts = [" ".join(filter(None, said)), now(each, row, values)]
+    meaning = " ".join(filter(None, [row.meaning, row.requirement]))
+    resume = f"{_RESUME}: {row.may_change}" if row.resume else ""
+    texts = [meaning, now(each, row, values), resume]
     return [head(title, row), *itertools.chain(*(_wrapped(text, width) for text in texts))]
 
 
