@@ -76,41 +76,39 @@ class DataConfig(config_definitions.DataConfig):
     them or `deterministic=False` is an error. The batches are the same for every choice.
     """
 
-    start_step: int = setting(
-        0, "The step whose batch comes first. Not for users: the trainer sets it."
-    )
+    start_step: int = setting(0, "The step of the first batch. Not for users: the trainer sets it.")
     repeated_steps: int = setting(
         0,
-        "Training repeats the batches of this many first steps; 0: it goes on. Not for users: "
-        "`RunConfig.limit_train` sets it.",
+        "Training repeats the batches of the first N steps, where N is this value. 0: no "
+        "repetition. Not for users: `RunConfig.limit_train` sets it.",
     )
     drop_remainder: bool = setting(
         False,
-        "Whether an evaluation leaves out the last examples when they do not fill a batch. "
-        "Training data have no end, and never a remainder.",
+        "Whether an evaluation drops the last examples if they do not fill a batch. Training "
+        "data repeat without end, so they have no remainder.",
     )
     num_examples: int = setting(
         0,
-        "How many examples there are, where lengths are given in epochs and the data's "
-        "configuration cannot count them; 0: not given.",
+        "Number of examples, for lengths in epochs if the data's configuration cannot count "
+        "them. 0: not set.",
         resume=STEPS,
     )
     num_parallel_calls: int = setting(
         0,
-        "How many batches are loaded and augmented in parallel; 0: TensorFlow chooses.",
+        "Number of batches to load and augment in parallel. 0: TensorFlow chooses.",
         resume=PACE,
     )
     shuffle: str = setting(
         "",
-        "The order of training examples from a source. `full`: a permutation of all; `blocks`: "
-        "blocks of neighbouring examples change places, then the examples of 16 blocks. Empty: "
-        "as the source is read best.",
+        "The order of training examples from a source. `full` permutes all examples. `blocks` "
+        "permutes blocks of neighboring examples, then the examples of each 16 blocks. Empty: "
+        "the order in which the source is read best.",
         allowed=one_of("", "full", "blocks"),
     )
     autotune: bool = setting(
         True,
-        "Whether TensorFlow goes on adapting what it has chosen, with `autotune_algorithm` and up "
-        "to `ram_budget` GB.",
+        "Whether TensorFlow keeps adapting the values it has chosen, with `autotune_algorithm` "
+        "and up to `ram_budget` GB.",
         resume=PACE,
     )
 
@@ -157,16 +155,17 @@ class FoldedData(DataConfig):
 
     folds: int = setting(
         0,
-        "Into how many parts the examples are divided for cross-validation; 0: they are not.",
+        "Number of parts into which the examples are divided for cross-validation. 0: no division.",
         allowed=number(at_least=2, also={0: "for no folds"}),
     )
-    fold: int = setting(0, "Which of the `folds` parts validates, from 0.", allowed=SIZE)
+    fold: int = setting(0, "Index of the part that validates, from 0.", allowed=SIZE)
     fold_seed: int = setting(
-        0, "Divides the examples in another way; it is not the run's seed.", allowed=SIZE
+        0, "Seeds the division into folds. It is independent of the run's seed.", allowed=SIZE
     )
     fold_part: str = setting(
         "",
-        "`validation`: the part `fold`; `train`: all others; empty: as `is_training` says.",
+        "`validation` reads the part `fold`, and `train` reads all others. Empty: depends on "
+        "`is_training`.",
         allowed=one_of("", "train", "validation"),
     )
 

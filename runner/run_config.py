@@ -38,10 +38,7 @@ TENSORBOARD = ("train", "validation", "sets", "test", "pictures", "hparams", "sy
 _SCHEDULE = "trainer.optimizer_config.learning_rate"
 _SHARE = number(above=0, at_most=1)
 _RATE = number(above=0, below=float("inf"))
-_SOURCE = (
-    "Whose evaluations count: empty, the training run's own; otherwise those of the evaluator with "
-    "this name."
-)
+_SOURCE = "The name of the evaluator whose evaluations are used. Empty: those of the training run."
 
 
 @dataclasses.dataclass
@@ -55,20 +52,21 @@ class ActionConfig(base_config.Config):
 
     action: FunctionConfig = setting(
         FunctionConfig,
-        "What is called: in gin `@my_actions.function`, or `@my_actions.Class()`, whose object is "
-        "called.",
+        "The function to call: in gin `@my_actions.function`, or `@my_actions.Class()` for a "
+        "callable object.",
     )
     at: str = setting(
         "loop",
-        "When: after each training `loop`; after each `evaluation`; after an evaluation that is "
-        "the `best` so far; at the `end` of training, with the newest training and evaluation "
-        "metrics, each time that a command reaches it.",
+        "When to call it: after each training `loop`, after each `evaluation`, after an "
+        "evaluation that is the `best` so far, or at the `end` of training. At the end, it gets "
+        "the newest training and evaluation metrics, and is called each time a command reaches "
+        "the end.",
         allowed=one_of("loop", "evaluation", "best", "end"),
     )
     every: int = setting(
         0,
-        "With `loop`: only at multiples of this many steps, at which loops then end, and at the "
-        "last step; 0: after every loop, wherever it ends.",
+        "With `loop`, calls it only at multiples of this number of steps and at the last step. "
+        "Loops then end at these steps. 0: after every loop, wherever it ends.",
         allowed=SIZE,
     )
 
@@ -81,15 +79,17 @@ class EarlyStoppingConfig(base_config.Config):
     `min_delta`.
     """
 
-    higher: tuple[str, ...] = setting((), "Metrics of which higher is better.", better="higher")
-    lower: tuple[str, ...] = setting((), "Metrics of which lower is better.", better="lower")
+    higher: tuple[str, ...] = setting((), "Metrics for which higher is better.", better="higher")
+    lower: tuple[str, ...] = setting((), "Metrics for which lower is better.", better="lower")
     min_delta: float = setting(
-        0.0, "A metric must gain more than this to count as better.", allowed=SIZE
+        0.0, "A metric must gain more than this to be considered better.", allowed=SIZE
     )
     patience: int = setting(
-        5, "This many evaluations in a row without a gain end the run.", allowed=COUNT
+        5,
+        "The run ends after this many evaluations in a row without an improvement.",
+        allowed=COUNT,
     )
-    from_step: int = setting(0, "Evaluations before this step do not count.", allowed=SIZE)
+    from_step: int = setting(0, "Evaluations before this step are ignored.", allowed=SIZE)
     source: str = setting("", _SOURCE, allowed=OPTIONAL_NAME)
 
 
@@ -101,19 +101,23 @@ class PlateauConfig(base_config.Config):
     multiplies the scale by `factor`.
     """
 
-    higher: tuple[str, ...] = setting((), "Metrics of which higher is better.", better="higher")
-    lower: tuple[str, ...] = setting((), "Metrics of which lower is better.", better="lower")
+    higher: tuple[str, ...] = setting((), "Metrics for which higher is better.", better="higher")
+    lower: tuple[str, ...] = setting((), "Metrics for which lower is better.", better="lower")
     min_delta: float = setting(
-        0.0, "A metric must gain more than this to count as better.", allowed=SIZE
+        0.0, "A metric must gain more than this to be considered better.", allowed=SIZE
     )
     factor: float = setting(
         0.5, "Each drop multiplies the scale by this.", allowed=number(above=0, below=1)
     )
     tolerance: int = setting(
-        1, "This many evaluations in a row without a gain drop the rate.", allowed=COUNT
+        1,
+        "The learning rate drops after this many evaluations in a row without an improvement.",
+        allowed=COUNT,
     )
-    cooldown: int = setting(0, "This many evaluations after a drop do not count.", allowed=SIZE)
-    floor: float = setting(0.0, "Drops do not take the rate below this.", allowed=SIZE)
+    cooldown: int = setting(
+        0, "After a drop, this many evaluations are not counted towards `tolerance`.", allowed=SIZE
+    )
+    floor: float = setting(0.0, "Drops do not lower the learning rate below this.", allowed=SIZE)
     source: str = setting("", _SOURCE, allowed=OPTIONAL_NAME)
 
 
@@ -122,60 +126,72 @@ class RetentionConfig(base_config.Config):
     """The checkpoints to keep in addition to the last `TrainerConfig.max_to_keep`."""
 
     every: int = setting(
-        0, "Checkpoints at multiples of this many steps are kept for good; 0: none.", allowed=SIZE
+        0,
+        "Keeps the checkpoints at multiples of this number of steps permanently. 0: none.",
+        allowed=SIZE,
     )
     best: int = setting(
         1,
-        "How many of the best are kept in each folder; 0, with `TrainerConfig.max_to_keep = 0`: "
-        "one, and once the run has ended only its results.",
+        "Number of best checkpoints to keep in each directory. 0 needs "
+        "`TrainerConfig.max_to_keep = 0`, and keeps one best checkpoint during the run but only "
+        "the results after it.",
         allowed=SIZE,
     )
     from_step: int = setting(0, "Evaluations before this step cannot be the best.", allowed=SIZE)
     or_higher: tuple[str, ...] = setting(
         (),
-        "More metrics, higher being better, that decide about the folder of "
-        "`TrainerConfig.best_checkpoint_eval_metric`: the best is then the last evaluation in "
-        "which any of these, or that one, was better than ever before.",
+        "Additional metrics, where higher is better, for the directory of "
+        "`TrainerConfig.best_checkpoint_eval_metric`. The best is then the last evaluation in "
+        "which that metric or any of these was better than ever before.",
         better="higher",
     )
-    or_lower: tuple[str, ...] = setting((), "The same, with lower being better.", better="lower")
+    or_lower: tuple[str, ...] = setting(
+        (), "Like `or_higher`, for metrics where lower is better.", better="lower"
+    )
     higher: tuple[str, ...] = setting(
         (),
-        "Metrics, higher being better, each with a folder of its own best, `best-<metric>`, beside "
-        "that one.",
+        "Metrics, where higher is better, that each have a separate directory for the best "
+        "checkpoint, `best-<metric>`.",
         better="higher",
     )
-    lower: tuple[str, ...] = setting((), "The same, with lower being better.", better="lower")
+    lower: tuple[str, ...] = setting(
+        (), "Like `higher`, for metrics where lower is better.", better="lower"
+    )
 
 
 @dataclasses.dataclass
 class EvaluationSetConfig(base_config.Config):
     """A named data set that is evaluated in addition to `task.validation_data`."""
 
-    name: str = setting("", "The name of the set and of its charts.", allowed=NAME)
-    data: cfg.DataConfig = setting(cfg.DataConfig, "Given to the task's `build_inputs`.")
+    name: str = setting("", "The name of the set, also used for its charts.", allowed=NAME)
+    data: cfg.DataConfig = setting(cfg.DataConfig, "The data, passed to the task's `build_inputs`.")
     interval: int = setting(
         0,
-        "Evaluated at multiples of this many steps and at the end; 0: whenever validation is.",
+        "Steps between evaluations of the set. It is also evaluated at the end. 0: whenever the "
+        "validation data are evaluated.",
         allowed=SIZE,
         resume=EVALUATIONS,
     )
     interval_epochs: float = setting(
-        0.0, "The same in epochs of the training data; 0: not given.", resume=STEPS
+        0.0, "Like `interval`, in epochs of the training data. 0: not set.", resume=STEPS
     )
     share: float = setting(
-        1.0, "The share of the examples that is evaluated, the first ones.", allowed=_SHARE
+        1.0, "Fraction of the examples to evaluate, from the start of the data.", allowed=_SHARE
     )
-    examples: int = setting(0, "The same as a number of examples; 0: all.", allowed=SIZE)
-    steps: int = setting(0, "The same as a number of batches; 0: all.", allowed=SIZE)
+    examples: int = setting(
+        0, "Number of examples to evaluate, from the start of the data. 0: all.", allowed=SIZE
+    )
+    steps: int = setting(
+        0, "Number of batches to evaluate, from the start of the data. 0: all.", allowed=SIZE
+    )
     task: cfg.TaskConfig | None = setting(
         None,
-        "The task that evaluates the set with the model of the run, on its own `validation_data`, "
-        "as in Model Garden's multi-evaluation experiments. Give one to each set or to none. If "
-        "the sets have tasks, `task.validation_data` is not evaluated. None: the task of the run.",
+        "A task that evaluates the set with the run's model, on the task's `validation_data`, "
+        "as in Model Garden's multi-evaluation experiments. Set it for all sets or for none. If "
+        "the sets have tasks, `task.validation_data` is not evaluated. None: the run's task.",
     )
     prefix: str = setting(
-        "", "Put before the names of its metrics; empty: the set's name and a slash."
+        "", "Prefix of the set's metric names. Empty: the set's name and a slash."
     )
 
 
@@ -184,13 +200,14 @@ class TestConfig(base_config.Config):
     """Data for a single test with the best weights when training has ended."""
 
     data: cfg.DataConfig | None = setting(
-        None, "Given to the task's `build_inputs`; None: nothing is tested."
+        None, "The test data, passed to the task's `build_inputs`. None: no test."
     )
-    last: bool = setting(False, "Whether the last weights are tested, too.")
+    last: bool = setting(False, "Whether to also test the last weights.")
     at_end: bool = setting(
         True,
-        "Whether a run tests when it has ended; if not, `--mode=eval --data=test` can. A study's "
-        "trials do not: the study tests those of the configuration that it chooses.",
+        "Whether to run the test when training has ended. If not, `--mode=eval --data=test` "
+        "runs it. Trials of a study run no test: the study tests those of the configuration "
+        "that it chooses.",
         resume=REPORTS,
         read="elsewhere",
     )
@@ -201,34 +218,39 @@ class EvaluatorConfig(base_config.Config):
     """An evaluation-only process: its name, its checkpoints and its schedule."""
 
     name: str = setting(
-        "", "Names its own folder, `eval-<name>`; empty: the mode's name.", allowed=OPTIONAL_NAME
+        "",
+        "The evaluator's name. Its directory is `eval-<name>`. Empty: the name of the mode.",
+        allowed=OPTIONAL_NAME,
     )
     policy: str = setting(
         "latest",
-        "`latest` evaluates the newest checkpoint; `every` evaluates all of them, and training "
-        "keeps them until then.",
+        "`latest` evaluates the newest checkpoint. `every` evaluates all checkpoints, and "
+        "training keeps each until it has been evaluated.",
         allowed=one_of("latest", "every"),
     )
     min_seconds: float = setting(
-        0.0, "Seconds between the starts of two evaluations while training goes on.", allowed=SIZE
+        0.0,
+        "Minimum seconds between the starts of two evaluations while training runs.",
+        allowed=SIZE,
     )
-    from_step: int = setting(0, "Checkpoints before this step are left out.", allowed=SIZE)
+    from_step: int = setting(0, "Checkpoints before this step are not evaluated.", allowed=SIZE)
     max_evaluations: int = setting(
         0,
-        "It ends after this many evaluations, including those before a restart; 0: no limit.",
+        "The evaluator ends after this many evaluations, including those before a restart. 0: "
+        "no limit.",
         allowed=SIZE,
     )
     max_failures: int = setting(
         3,
-        "It gives up after this many evaluations in a row that raised an exception, or whose "
-        "actions did; 0: never.",
+        "The evaluator gives up after this many evaluations in a row that raised an exception, "
+        "or whose actions did. 0: never.",
         allowed=SIZE,
     )
     give_up: FunctionConfig | None = setting(
         None,
-        "Called without arguments whenever training has shown no sign of life for "
-        "`TrainerConfig.continuous_eval_timeout`; says whether to end, with exit code 0. None: it "
-        "ends, with exit code 1.",
+        "Called without arguments whenever training has had no heartbeat for "
+        "`TrainerConfig.continuous_eval_timeout`. If it returns True, the evaluator ends with "
+        "exit code 0. None: the evaluator ends with exit code 1.",
     )
 
 
@@ -242,24 +264,24 @@ class WeightMeanConfig(base_config.Config):
     """
 
     last: int = setting(
-        0, "The mean of this many last checkpoints; 0: of all from `from_step` on.", allowed=SIZE
+        0, "Number of last checkpoints to average. 0: all from `from_step` on.", allowed=SIZE
     )
     from_step: int = setting(
         0,
-        "Only checkpoints of this step or later; 0: all of the `last`.",
+        "Only checkpoints of this step or later are averaged. 0: all of the `last`.",
         allowed=SIZE,
         read="elsewhere",
     )
     every: int = setting(
         0,
-        "Only checkpoints at multiples of this many steps; 0: all.",
+        "Only checkpoints at multiples of this number of steps are averaged. 0: all.",
         allowed=SIZE,
         read="elsewhere",
     )
     batches: int = setting(
         100,
-        "From how many batches of the training data, the first ones, the statistics of batch "
-        "normalization are computed anew.",
+        "Number of training batches, from the start of the data, from which the statistics of "
+        "batch normalization are recomputed.",
         allowed=COUNT,
         read="elsewhere",
     )
@@ -275,27 +297,27 @@ class ExportConfig(base_config.Config):
 
     formats: tuple[str, ...] = setting(
         ("saved_model",),
-        "What is made: `saved_model`; `tflite` and `tflite_float16`, with weights in those "
-        "precisions; `tflite_int8`, with weights and activations in integers where LiteRT has the "
-        "op; `onnx`, which needs the extra of that name; `pretrained`, what other tasks may begin "
-        "with, such as a BERT's encoder.",
+        "Formats to export: `saved_model`, `tflite` and `tflite_float16` (weights in float32 or "
+        "float16), `tflite_int8` (weights and activations in integers where LiteRT has the op), "
+        "`onnx` (needs the extra of that name), and `pretrained` (the part that other tasks can "
+        "start from, such as a BERT's encoder).",
         allowed=some_of(
             *("saved_model", "tflite", "tflite_float16", "tflite_int8", "onnx", "pretrained")
         ),
     )
     tolerance: float = setting(
         0.01,
-        "A file is rejected if a metric differs from the checkpoint's by more, up or down; of a "
-        "metric above 1, by more than this share of it.",
+        "A file is rejected if a metric differs from the checkpoint's by more than this. For a "
+        "metric above 1, this is a fraction of the metric.",
         allowed=SIZE,
     )
     metrics: tuple[str, ...] = setting(
-        (), "The metrics that are compared; empty: all that are single numbers."
+        (), "Metrics to compare. Empty: all metrics that are single numbers."
     )
     representative_examples: int = setting(
         100,
-        "How many training examples `tflite_int8` takes the ranges of activations from: the first "
-        "that training would go on with after the exported step.",
+        "Number of training examples from which `tflite_int8` determines the ranges of "
+        "activations. Training would use these examples next after the exported step.",
         allowed=COUNT,
     )
 
@@ -310,60 +332,60 @@ class EpochsConfig(base_config.Config):
 
     rounding: str = setting(
         "nearest",
-        "The step that ends an epoch: the `nearest`; or `up`, as in runs begun with earlier "
-        "versions, which keep it: each length is rounded up, and intervals are multiples of it.",
+        "The step at which an epoch ends: the `nearest`, or `up`, which rounds each length up "
+        "and makes intervals multiples of it. Runs started with earlier versions keep `up`.",
         allowed=one_of("nearest", "up"),
     )
 
     examples: int = setting(
-        0, "How many examples make an epoch; 0: as the data's configuration says.", allowed=SIZE
+        0, "Number of examples in an epoch. 0: taken from the data's configuration.", allowed=SIZE
     )
     train: float = setting(
-        0.0, "In place of `TrainerConfig.train_steps`.", stands_for="trainer.train_steps"
+        0.0, "Replaces `TrainerConfig.train_steps`.", stands_for="trainer.train_steps"
     )
     validation_interval: float = setting(
         0.0,
-        "In place of `TrainerConfig.validation_interval`.",
+        "Replaces `TrainerConfig.validation_interval`.",
         stands_for="trainer.validation_interval",
     )
     checkpoint_interval: float = setting(
         0.0,
-        "In place of `TrainerConfig.checkpoint_interval`.",
+        "Replaces `TrainerConfig.checkpoint_interval`.",
         stands_for="trainer.checkpoint_interval",
     )
     summary_interval: float = setting(
-        0.0, "In place of `TrainerConfig.summary_interval`.", stands_for="trainer.summary_interval"
+        0.0, "Replaces `TrainerConfig.summary_interval`.", stands_for="trainer.summary_interval"
     )
     warmup: float = setting(
         0.0,
-        "In place of the chosen warm-up's `warmup_steps`.",
+        "Replaces `warmup_steps` of the chosen warmup.",
         stands_for="trainer.optimizer_config.warmup.warmup_steps",
     )
     decay: float = setting(
         0.0,
-        "In place of the chosen schedule's `decay_steps` (or `total_decay_steps`); where neither "
-        "is given, the schedule ends with the run.",
+        "Replaces `decay_steps` (or `total_decay_steps`) of the chosen schedule. If no length "
+        "is set, the schedule ends with the run.",
         stands_for=f"{_SCHEDULE}.decay_steps",
     )
     boundaries: tuple[float, ...] = setting(
         (),
-        "In place of a stepwise schedule's `boundaries`. The rate changes in the step after a "
-        "boundary, as TensorFlow has it (`<=`), not at the boundary, as others do (`>=`): runs of "
-        "Model Garden have the same rates.",
+        "Replaces `boundaries` of a stepwise schedule. The learning rate changes in the step "
+        "after a boundary, as in TensorFlow and Model Garden (`<=`). Other libraries change it "
+        "at the boundary (`>=`).",
         stands_for=f"{_SCHEDULE}.boundaries",
     )
     boundary_shares: tuple[float, ...] = setting(
         (),
-        "The same as shares of the training's length, whether that is given in epochs or in steps.",
+        "Like `boundaries`, as fractions of the training's length in epochs or in steps.",
         stands_for=f"{_SCHEDULE}.boundaries",
     )
     stopping_from: float = setting(
         0.0,
-        "In place of `EarlyStoppingConfig.from_step`.",
+        "Replaces `EarlyStoppingConfig.from_step`.",
         stands_for="run.early_stopping.from_step",
     )
     best_from: float = setting(
-        0.0, "In place of `RetentionConfig.from_step`.", stands_for="run.retention.from_step"
+        0.0, "Replaces `RetentionConfig.from_step`.", stands_for="run.retention.from_step"
     )
 
 
@@ -372,30 +394,31 @@ class VariableGroupConfig(base_config.Config):
     """Variables, selected by name, to freeze or to give a learning rate or an initializer."""
 
     name: str = setting(
-        "", "The group's name; its rate is logged as `learning_rate/<name>`.", allowed=NAME
+        "", "The group's name. Its learning rate is logged as `learning_rate/<name>`.", allowed=NAME
     )
     pattern: str = setting(
         "",
-        "A regular expression. The trainable variables whose names (`encoder/dense/bias`) contain "
-        "a match are the group, without those of the groups before it.",
+        "A regular expression. The group contains the trainable variables whose names (such as "
+        "`encoder/dense/bias`) contain a match, except those of earlier groups.",
         allowed=PATTERN,
     )
     rate_scale: float = setting(
         1.0,
-        "Multiplies the learning rate in force, and with it warm-up, decay and drops. 0 leaves the "
-        "variables as they are.",
+        "Multiplies the current learning rate, including warmup, decay and drops. 0 leaves the "
+        "variables unchanged.",
         allowed=SIZE,
     )
     trainable: bool = setting(
         True,
-        "False freezes the variables: no gradient, no update, no slots. A layer whose trainable "
-        "variables are all frozen is frozen as by Keras's `layer.trainable = False`, so a batch "
-        "normalization uses its running statistics and leaves them as they are.",
+        "False freezes the variables: they get no gradients, updates or optimizer slots. A "
+        "layer whose trainable variables are all frozen behaves as with Keras's "
+        "`layer.trainable = False`. Batch normalization then uses its running statistics "
+        "without updating them.",
     )
     initializer: str = setting(
         "",
-        "A tf_keras initializer, such as `glorot_uniform`; empty: the model's own. An "
-        "`init_checkpoint` overrides it.",
+        "A tf_keras initializer, such as `glorot_uniform`. `init_checkpoint` overrides it. "
+        "Empty: the model's initializer.",
         allowed=INITIALIZER,
         read="elsewhere",
     )
@@ -408,18 +431,22 @@ class FindRateConfig(base_config.Config):
     The learning rate rises from `lowest` to `highest`, by the same factor each step.
     """
 
-    lowest: float = setting(1e-6, "The rate of the first step.", allowed=_RATE, resume=REPORTS)
-    highest: float = setting(10.0, "The rate of the last step.", allowed=_RATE, resume=REPORTS)
-    steps: int = setting(100, "How many steps.", allowed=number(at_least=10), resume=REPORTS)
+    lowest: float = setting(
+        1e-6, "The learning rate of the first step.", allowed=_RATE, resume=REPORTS
+    )
+    highest: float = setting(
+        10.0, "The learning rate of the last step.", allowed=_RATE, resume=REPORTS
+    )
+    steps: int = setting(100, "Number of steps.", allowed=number(at_least=10), resume=REPORTS)
     smoothing: float = setting(
         0.9,
-        "The weight of the past in the moving average of the loss; 0: the loss itself.",
+        "The weight of earlier losses in the moving average of the loss. 0: no averaging.",
         allowed=number(at_least=0, below=1),
         resume=REPORTS,
     )
     divergence: float = setting(
         4.0,
-        "The test ends when the average is this many times its lowest, or is not finite.",
+        "The test ends when the average is this many times its minimum, or is not finite.",
         allowed=number(above=1),
         resume=REPORTS,
     )
@@ -431,32 +458,35 @@ class FindBatchConfig(base_config.Config):
 
     first: int = setting(
         0,
-        "The first size; 0: `global_batch_size` of the training data.",
+        "The first batch size. 0: `global_batch_size` of the training data.",
         allowed=SIZE,
         resume=REPORTS,
     )
     largest: int = setting(
         0,
-        "No larger size is tried; 0: no limit but the number of examples, where that is known.",
+        "The largest batch size to try. 0: the number of examples, if known.",
         allowed=SIZE,
         resume=REPORTS,
     )
     memory_gb: float = setting(
         0.0,
-        "Memory (GB of 10^9 bytes, without that of GPUs) at which a trial is ended, on Linux; "
-        "0: no limit but the machine's.",
+        "On Linux, a trial is ended if it uses more memory than this (GB of 10^9 bytes, without "
+        "GPU memory). 0: limited only by the machine.",
         allowed=SIZE,
         resume=REPORTS,
     )
     seconds: float = setting(
-        1.0, "Each size is timed for this long at least.", allowed=number(above=0), resume=REPORTS
+        1.0, "Each size is timed for at least this long.", allowed=number(above=0), resume=REPORTS
     )
     gain: float = setting(
-        0.05, "A size counts as faster if it is so by this share.", allowed=SIZE, resume=REPORTS
+        0.05,
+        "A size is considered faster if its throughput is higher by at least this fraction.",
+        allowed=SIZE,
+        resume=REPORTS,
     )
     patience: int = setting(
         2,
-        "The search ends after this many sizes in a row that are no faster; 0: it goes on.",
+        "The search ends after this many sizes in a row that are not faster. 0: no limit.",
         allowed=SIZE,
         resume=REPORTS,
     )
@@ -468,86 +498,90 @@ class StudyConfig(base_config.Config):
 
     seeds: tuple[int, ...] = setting(
         (),
-        "Each configuration is trained with each of these seeds (`RunConfig.seed`); empty: with "
-        "the experiment's own. `--seeds=5` stands for the experiment's own and the four after it.",
+        "Seeds (`RunConfig.seed`) to train each configuration with. Empty: the experiment's "
+        "seed. `--seeds=5` means the experiment's seed and the four after it.",
     )
     best: int = setting(
         0,
-        "Once all configurations have been trained, this many of the best are trained with "
-        "`seeds_of_best`, too, as for a hyper-deep ensemble; 0: none.",
+        "After all configurations have been trained, this many of the best are also trained "
+        "with `seeds_of_best`, as for a hyper-deep ensemble. 0: none.",
         allowed=SIZE,
     )
-    seeds_of_best: tuple[int, ...] = setting((), "The further seeds of the `best` configurations.")
+    seeds_of_best: tuple[int, ...] = setting((), "Additional seeds for the `best` configurations.")
     folds: int = setting(
         0,
-        "Each is trained on this many folds of the training data; 0: on all of them.",
+        "Number of folds of the training data. Each configuration is trained once per fold. 0: "
+        "no cross-validation.",
         allowed=number(at_least=2, also={0: "for none"}),
     )
     vary: tuple[str, ...] = setting(
         (),
-        "What varies, each as `Name.parameter=VALUES`. VALUES are a list (`0.01,0.1` or "
-        "`'adam','sgd'`), or `uniform(a, b)`, `log(a, b)`, `int(a, b)`. ` if "
-        "Name.parameter=value` at the end: only where another one has that value.",
+        "The parameters to vary, each as `Name.parameter=VALUES`. VALUES is a list (`0.01,0.1` "
+        "or `'adam','sgd'`), `uniform(a, b)`, `log(a, b)` or `int(a, b)`. Append ` if "
+        "Name.parameter=value` to vary a parameter only if another one has that value.",
     )
     across: str = setting(
         "",
-        "The parameter of `vary` that names the data set. Configurations are then compared over "
-        "all data sets, by the interquartile mean, and nothing is tested.",
+        "The parameter in `vary` that names the data set. The study then compares "
+        "configurations over all data sets, by the interquartile mean, and runs no test.",
     )
     strategy: str = setting(
         "grid",
-        "How values are chosen: all combinations of lists (`grid`), at `random`, evenly "
+        "How to choose values: all combinations of lists (`grid`), at `random`, evenly spread "
         "(`quasi_random`), or from the results so far (`tpe`, `cma_es`).",
         allowed=one_of("grid", "random", "quasi_random", "tpe", "cma_es"),
     )
-    trials: int = setting(0, "How many configurations are tried; 0: all of a grid.", allowed=SIZE)
+    trials: int = setting(0, "Number of configurations to try. 0: all of a grid.", allowed=SIZE)
     seed: int = setting(0, "Seeds the choice of values.", allowed=number(at_least=0, below=2**32))
     lag: int = setting(
         4,
-        "Configuration n is chosen from the results up to n - lag. More workers than this wait for "
-        "each other; results do not depend on how many there are.",
+        "Configuration n is chosen from the results up to n - lag. If there are more workers "
+        "than this, some wait. The results do not depend on the number of workers.",
         allowed=COUNT,
     )
     jobs: int = setting(
         0,
-        "How many trials run side by side on this machine; 0: as many as it has room for.",
+        "Number of trials to run at once on this machine. 0: one per GPU, or one per core if "
+        "there is no GPU.",
         allowed=SIZE,
     )
     stopping: str = setting(
         "",
-        "Which trials pause early, at rungs, and go on only if they do well: `asha`, `hyperband`, "
-        "`median`; empty: none. With `pbt` (population based training) all pause, and the worst go "
-        "on from checkpoints of the best, with other values. Not with `tpe` and `cma_es`.",
+        "The rule by which trials pause early, at rungs, and resume only if they do well: "
+        "`asha`, `hyperband` or `median`. Empty for none. With `pbt` (population based "
+        "training), all trials pause, and the worst continue from checkpoints of the best, with "
+        "other values. Not available with `tpe` and `cma_es`.",
         allowed=one_of("", "asha", "hyperband", "median", "pbt"),
     )
     first_rung: int = setting(
         0,
-        "The step of the first rung, a multiple of `TrainerConfig.validation_interval`; 0: that "
+        "The step of the first rung, a multiple of `TrainerConfig.validation_interval`. 0: that "
         "interval.",
         allowed=SIZE,
     )
     factor: int = setting(
         3,
-        "Each rung is this many times as far as the one before, and one of this many trials goes "
-        "on from it. With `median`, rungs are evenly spaced, and the better half goes on. With "
-        "`pbt`, too, and one of this many members is replaced.",
+        "Each rung is at this many times the step of the previous one, and one in this many "
+        "trials continues from it. With `median`, rungs are evenly spaced, and the better half "
+        "continues. With `pbt`, rungs are evenly spaced, and one in this many members is "
+        "replaced.",
         allowed=number(at_least=2),
     )
     resample: float = setting(
         0.25,
-        "With `pbt`, how often a value is drawn anew; else it becomes a fifth more or less, or its "
-        "neighbour in a list.",
+        "With `pbt`, the probability that a value is drawn again. Otherwise, it becomes a fifth "
+        "higher or lower, or its neighbor in a list.",
         allowed=number(at_least=0, at_most=1),
     )
     tries: int = setting(
         3,
-        "How often a trial is started that fails unexpectedly (exit code 1). The same command, "
-        "started again, counts anew.",
+        "Number of attempts for a trial that fails unexpectedly (exit code 1). Rerunning the "
+        "command resets the count.",
         allowed=COUNT,
     )
     failures: int = setting(
         5,
-        "After this many unexpected failures in a row on one machine, it takes no more trials.",
+        "After this many unexpected failures in a row, a machine starts no more trials.",
         allowed=COUNT,
     )
 
@@ -556,68 +590,76 @@ class StudyConfig(base_config.Config):
 class LaunchConfig(base_config.Config):
     """The resources and settings of a `--launch` job. Each attempt is one job."""
 
-    name: str = setting("", "What the job is called; empty: as its folder.", allowed=OPTIONAL_NAME)
-    nodes: int = setting(
-        1, "How many machines: they share one run, or the trials of a study.", allowed=COUNT
+    name: str = setting(
+        "", "The job's name. Empty: the name of its directory.", allowed=OPTIONAL_NAME
     )
-    cpus: int = setting(0, "CPUs per node. 0 uses the default of the scheduler.", allowed=SIZE)
+    nodes: int = setting(
+        1, "Number of machines, which share one run or the trials of a study.", allowed=COUNT
+    )
+    cpus: int = setting(0, "CPUs per node. 0: the scheduler's default.", allowed=SIZE)
     gpus: int = setting(0, "GPUs per node.", allowed=SIZE)
     memory_gb: float = setting(
         0.0,
-        "Memory per node, in GB of 2^30 bytes. 0 uses the default of the scheduler.",
+        "Memory per node, in GB of 2^30 bytes. 0: the scheduler's default.",
         allowed=SIZE,
     )
     time: str = setting(
         "",
-        "How long a start may take, as `2:30:00` or `1-12:00:00`; empty: what is usual there.",
+        "Time limit of an attempt, such as `2:30:00` or `1-12:00:00`. Empty: the scheduler's "
+        "default.",
         allowed=TIME,
     )
-    queue: str = setting("", "The queue that the job waits in.", allowed=OPTIONAL_NAME)
+    queue: str = setting("", "The queue to submit the job to.", allowed=OPTIONAL_NAME)
     grace_seconds: int = setting(
         120,
-        "The job is told to save and end this long before its time, and is not killed sooner "
-        "after it was told.",
+        "Seconds that the job has to save and exit before it is killed. Slurm signals the job "
+        "this long before its time limit.",
         allowed=COUNT,
     )
     tries: int = setting(
         3,
-        "The job is given up after this many starts in a row that were preempted before they had "
+        "The job gives up after this many attempts in a row that were preempted before they "
         "made a step.",
         allowed=COUNT,
     )
-    options: tuple[str, ...] = setting((), "Further options of Slurm's sbatch: `--account=mine`.")
-    image: str = setting("", "Kubernetes: the image with the runner and your code.")
+    options: tuple[str, ...] = setting(
+        (), "Additional options for Slurm's sbatch, such as `--account=mine`."
+    )
+    image: str = setting("", "Kubernetes: an image with the runner and your code.")
     namespace: str = setting(
-        "", "Kubernetes: the namespace; empty: kubectl's.", allowed=OPTIONAL_NAME
+        "", "Kubernetes: the namespace. Empty uses kubectl's.", allowed=OPTIONAL_NAME
     )
     volumes: tuple[str, ...] = setting(
         (),
-        "Kubernetes: claims of volumes, and where each is seen: `claim:/runs`.",
+        "Kubernetes: persistent volume claims and their mount paths, such as `claim:/runs`.",
         allowed=VOLUMES,
     )
     secret_names: tuple[str, ...] = setting(
-        (), "Kubernetes: Secrets of the cluster, whose entries become variables of the environment."
+        (), "Kubernetes: Secrets of the cluster to expose as environment variables."
     )
     service_account: str = setting(
-        "", "Kubernetes: whose rights the pods have, as to a bucket.", allowed=OPTIONAL_NAME
+        "",
+        "Kubernetes: the service account that gives the pods their rights, such as access to a "
+        "bucket.",
+        allowed=OPTIONAL_NAME,
     )
     node_labels: tuple[str, ...] = setting(
-        (), "Kubernetes: only nodes with these labels: `pool=gpu`.", allowed=LABELS
+        (), "Kubernetes: use only nodes with these labels, such as `pool=gpu`.", allowed=LABELS
     )
     evaluator: bool = setting(
         False,
-        "Kubernetes: whether an evaluator (`--mode=continuous_eval`) runs beside training, in the "
-        "same pod.",
+        "Kubernetes: whether to run an evaluator (`--mode=continuous_eval`) alongside training, "
+        "in the same pod.",
     )
     address: str = setting(
         "",
-        "The Ray cluster, as `10.0.0.1:6379`; empty: that of RAY_ADDRESS, else this machine's, "
-        "which is started if there is none.",
+        "The Ray cluster, such as `10.0.0.1:6379`. Empty: the one in RAY_ADDRESS, else one that "
+        "runs on this machine, else a new one.",
     )
     environment: tuple[str, ...] = setting(
         (),
-        "Variables of the environment: `NAME=value`, or `NAME` for the value that it has where the "
-        "command is given. Secrets do not belong here.",
+        "Environment variables: `NAME=value`, or `NAME` to pass on its value on the submitting "
+        "machine. Do not use this for secrets.",
         allowed=VARIABLES,
     )
 
@@ -628,14 +670,17 @@ class WorkersConfig(base_config.Config):
 
     rest_seconds: float = setting(
         60.0,
-        "A worker that failed is left out for so many seconds, if `--workers` allows for fewer.",
+        "A worker that failed is left out for this many seconds, if `--workers` allows fewer "
+        "workers.",
         allowed=SIZE,
     )
     restarts_an_hour: int = setting(
-        10, "After so many restarts within an hour, a failure ends the run.", allowed=SIZE
+        10, "After this many restarts within an hour, a failure ends the run.", allowed=SIZE
     )
     idle_starts: int = setting(
-        2, "So many starts in a row that end without a step end the run.", allowed=COUNT
+        2,
+        "The run ends after this many attempts in a row that fail before they make a step.",
+        allowed=COUNT,
     )
 
 
@@ -645,9 +690,9 @@ class RunConfig(base_config.Config):
 
     name: str = setting(
         "",
-        "The run's folder below `--runs_dir`, with placeholders: `{name}` is the gin file's or "
-        "registered experiment's, `{model}` the type of the task's model, `{run.seed}` a value. "
-        "Empty: `{name}`.",
+        "The run's directory below `--runs_dir`. Placeholders: `{name}` is the name of the gin "
+        "file or of the registered experiment, `{model}` is the type of the task's model, and "
+        "`{run.seed}` is a value. Empty: `{name}`.",
         resume=NOTES,
         read="elsewhere",
     )
@@ -658,198 +703,201 @@ class RunConfig(base_config.Config):
     )
     deterministic: bool = setting(
         True,
-        "Whether every op gives the same bits every time, as an exact resume needs. TensorFlow "
-        "then does without some faster kernels, mostly on GPUs.",
+        "Whether every op gives the same bits every time, which a bit-exact resume needs. "
+        "TensorFlow then avoids some faster kernels, mostly on GPUs.",
     )
     inputs: str = setting(
         "stream",
-        "How a task's own `tf.data` pipeline over TFRecords is read in training. `stream`: as the "
-        "task builds it. `indexed`: its records are found by index, in an order that depends on "
-        "seed and step alone, so that a resume reaches any step at once. Decoding, parsing and "
-        "batches stay. Pipelines that cannot be read so (several data sets, filters, `tf.data` "
-        "service) are streamed, and the log says why.",
+        "How training reads a task's own `tf.data` pipeline over TFRecords. `stream` reads it "
+        "as the task builds it. `indexed` reads its records by index, in an order that depends "
+        "only on seed and step, so a resumed run reaches any step at once. Decoding, parsing "
+        "and batching do not change. Pipelines that cannot be indexed (several data sets, "
+        "filters, `tf.data` service) are streamed, and the log explains why.",
         allowed=one_of("stream", "indexed"),
     )
     max_bad_examples: int = setting(
         0,
-        "How many damaged examples of indexed training data may be left out. In place of each, the "
-        "next sound example of the data is trained on. One more ends the run.",
+        "Maximum number of damaged examples of indexed training data to skip. The next intact "
+        "example replaces each of them. One more ends the run.",
         allowed=SIZE,
     )
     async_checkpoints: bool = setting(
-        True, "Whether checkpoints are written while training goes on.", resume=REPORTS
+        True, "Whether training continues while checkpoints are written.", resume=REPORTS
     )
     checkpoint_seconds: float = setting(
         0.0,
-        "This long after a commit another is made, when the loop that is running ends, wherever "
-        "the grid of `TrainerConfig.checkpoint_interval` is; 0: none. Such commits are there to "
-        "resume from and to be evaluated: no rollback goes to one, and no bit of the training "
-        "depends on them. (The decisions of an evaluator beside it are taken up at any commit, and "
-        "recorded there.)",
+        "Saves an extra checkpoint at the end of a loop if the last one is this many seconds "
+        "old, independently of `TrainerConfig.checkpoint_interval`. 0: never. A run can resume "
+        "from extra checkpoints and evaluate them, but rollbacks do not use them, and training "
+        "stays bit-exact. (A decision of a separate evaluator takes effect at any checkpoint, "
+        "and is recorded there.)",
         allowed=SIZE,
         resume=REPORTS,
     )
     evaluations_commit: bool = setting(
         True,
-        "Whether each evaluation commits a checkpoint first. If not, one between two multiples of "
-        "`TrainerConfig.checkpoint_interval` commits only if it is among the best; after a kill it "
-        "is done again, with the steps before it.",
+        "Whether to save a checkpoint before each evaluation. If not, an evaluation between two "
+        "multiples of `TrainerConfig.checkpoint_interval` saves one only if it is among the "
+        "best. After a kill, that evaluation and the steps before it are repeated.",
         resume=REPORTS,
     )
     logical_cpus: int = setting(
         1,
-        "CPU devices that the `mirrored` strategy spreads over where there is no GPU.",
+        "Number of CPU devices for the `mirrored` strategy on a machine without GPUs.",
         allowed=COUNT,
         resume=DEVICES,
     )
     workers_timeout: float = setting(
         300.0,
-        "How many seconds the workers of a run wait for each other when they start.",
+        "Seconds that the workers of a run wait for each other when they start.",
         allowed=number(above=0),
         resume=DEVICES,
         read="elsewhere",
     )
     intra_op_threads: int = setting(
         0,
-        "How many threads an op may compute with on CPUs; 0: TensorFlow chooses.",
+        "Number of threads for one op on CPUs. 0: TensorFlow chooses.",
         allowed=SIZE,
         resume=DEVICES,
     )
     inter_op_threads: int = setting(
         0,
-        "How many ops may run side by side on CPUs; 0: TensorFlow chooses.",
+        "Number of ops that may run in parallel on CPUs. 0: TensorFlow chooses.",
         allowed=SIZE,
         resume=DEVICES,
     )
     peak_flops: float = setting(
         0.0,
-        "The peak FLOP/s of one device, for the utilisation `mfu`; 0: as its maker states it, "
-        "where that is known.",
+        "Peak FLOP/s of one device, for the utilization `mfu`. 0: the manufacturer's value, if "
+        "known.",
         allowed=SIZE,
         resume=REPORTS,
     )
     training_rows: bool = setting(
-        True, "Whether `train.jsonl` is written, from which reports draw curves.", resume=REPORTS
+        True, "Whether to write `train.jsonl`. Reports draw curves from it.", resume=REPORTS
     )
-    tensorboard: bool = setting(True, "Whether TensorBoard's events are written.", resume=REPORTS)
+    tensorboard: bool = setting(True, "Whether to write TensorBoard events.", resume=REPORTS)
     tensorboard_kinds: tuple[str, ...] = setting(
         TENSORBOARD,
-        "Which of them: points of `train`ing, `validation`, further `sets` and the `test`; the "
-        "task's `pictures`; `hparams`, the row of that table; `system`, what the machine does.",
+        "The events to write: metrics of training (`train`), of `validation`, of other "
+        "evaluation `sets` and of the `test`, the task's images (`pictures`), the run's row of "
+        "the HPARAMS table (`hparams`), and system metrics (`system`).",
         allowed=some_of(*TENSORBOARD),
         resume=REPORTS,
     )
     summary_seconds: float = setting(
         0.0,
-        "This long after the last point on TensorBoard's training charts another is added: the "
-        "means since the last multiple of `TrainerConfig.summary_interval`; 0: none. train.jsonl "
-        "has only the rows of the grid, which are the same in every run.",
+        "Adds a point to TensorBoard's training charts if the last one is this many seconds "
+        "old. It shows the means since the last multiple of `TrainerConfig.summary_interval`. "
+        "0: never. These points are not in `train.jsonl`, which is the same in every run.",
         allowed=SIZE,
         resume=REPORTS,
     )
     system_seconds: float = setting(
         10.0,
-        "How often processor, memory, disk, network and GPUs are sampled into `system.jsonl` and "
-        "TensorBoard; 0: never.",
+        "Seconds between samples of processor, memory, disk, network and GPUs in `system.jsonl` "
+        "and TensorBoard. 0: never.",
         allowed=SIZE,
         resume=REPORTS,
     )
     profile_every: int = setting(
         0,
-        "Three steps up to each multiple of this are profiled, as by `--profile_steps`; 0: none. "
-        "The newest five profiles are kept.",
+        "Profiles three steps up to each multiple of this number, like `--profile_steps`, and "
+        "keeps the newest five profiles. 0: never.",
         allowed=SIZE,
         resume=REPORTS,
     )
     rollback_rate: float = setting(
         1.0,
-        "Each rollback of a diverged run multiplies the learning rate by this "
-        "(`TrainerConfig.recovery_max_trials` limits the rollbacks).",
+        "Each rollback of a diverged run multiplies the learning rate by this. "
+        "`TrainerConfig.recovery_max_trials` limits the rollbacks.",
         allowed=_SHARE,
         resume=ROLLBACKS,
     )
     gradient_accumulation: int = setting(
         1,
-        "Each replica trains on its batch in this many equal parts, one after the other, before "
-        "the mean of their gradients is applied. A step is still one update.",
+        "Number of equal parts of each replica's batch that are trained on one after the other, "
+        "before the mean of their gradients is applied. A step is still one update.",
         allowed=COUNT,
     )
     log_gradient_norm: bool = setting(
         False,
-        "Whether `gradient_norm` is among the training metrics: the mean of the global norms of "
-        "the gradients that are applied, before clipping.",
+        "Whether the training metrics include `gradient_norm`: the mean of the global norms of "
+        "the applied gradients, before clipping.",
     )
     actions: tuple[ActionConfig, ...] = setting(
         (),
-        "What is done after loops and evaluations: `(@my_actions.Draw(),)`, or `ActionConfig`s "
-        "that say when.",
+        "Functions to call after loops and evaluations: `(@my_actions.Draw(),)`, or "
+        "`ActionConfig`s that also define when.",
         resume=REPORTS,
         read="elsewhere",
     )
     writers: tuple[FunctionConfig, ...] = setting(
         (),
-        "Called beside TensorBoard with each training row and the results of each set of data: "
-        "`writer(step, values, name)`, a mapping of names to numbers and `train`, `validation` or "
-        "the set's name. If it has a method `close`, that is called at the end. After a resume, "
-        "steps may come again: the later values count.",
+        "Functions that get each training row and the results of each data set, in addition to "
+        "TensorBoard. They are called as `writer(step, values, name)`, where `values` maps "
+        "names to numbers, and `name` is `train`, `validation` or the set's name. If a writer "
+        "has a method `close`, it is called at the end. Steps may repeat after a resume, and "
+        "the later values are the valid ones.",
         resume=REPORTS,
         read="elsewhere",
     )
     loggers: tuple[str, ...] = setting(
         (),
-        "Where else the run is logged, each by a process of its own, for which training never "
-        "waits: `mlflow` and `wandb`, which need the extras of those names, and `csv`, tables in "
-        "`loggers/`.",
+        "Other destinations for the run's metrics: `mlflow` and `wandb`, which need the extras "
+        "with these names, and `csv`, which writes tables in `loggers/`. Each logger is a "
+        "separate process, and training never waits for it.",
         allowed=some_of(*plugins.names("runner.loggers", "to_"), or_none=True),
         resume=REPORTS,
         read="elsewhere",
     )
     mirror: str = setting(
         "",
-        "Where the run's folder is copied to while it trains: a URL such as `s3://bucket/run`. "
-        "Training does not wait for it, but the run ends only once all is there. Empty: nowhere.",
+        "A URL that the run's directory is copied to during training, such as "
+        "`s3://bucket/run`. Training does not wait for it, but the run ends only when the copy "
+        "is complete. Empty: no copy.",
         resume=REPORTS,
         read="elsewhere",
     )
     mirror_timeout: float = setting(
         600.0,
-        "How many seconds the end of a run may wait until a bucket has its last state; after that "
-        "it fails and names what is missing there.",
+        "Seconds that the end of a run waits for the last state to reach a bucket. After that, "
+        "the run fails and reports what is missing there.",
         allowed=SIZE,
         resume=REPORTS,
         read="elsewhere",
     )
     stopping_rules: tuple[FunctionConfig, ...] = setting(
         (),
-        "Asked after each evaluation: `rule(evaluations)`, all of them so far as pairs of step and "
-        "metrics, returns the reason to stop or None. It must depend on them alone: a resume asks "
-        "again.",
+        "Functions that are called after each evaluation. `rule(evaluations)` gets all "
+        "evaluations so far, as pairs of step and metrics, and returns the reason to stop, or "
+        "None. Its result must depend only on them, because a resumed run calls it again.",
         resume=LENGTH,
         read="evaluation",
     )
     variable_groups: tuple[VariableGroupConfig, ...] = setting(
         (),
-        "Variables that are frozen, or have a learning rate or an initializer of their own; the "
-        "first match counts.",
+        "Groups of variables to freeze, or to give a separate learning rate or initializer. The "
+        "first match applies.",
     )
     limit_train: int = setting(
         0,
-        "For trying: training repeats the first batches of the run, this many, the same each time; "
-        "1 overfits one batch. They are the length of an epoch then. 0: no limit.",
+        "For quick checks, training repeats the first N batches of the run, where N is this "
+        "value. 1 overfits one batch. An epoch then has N batches. 0: no limit.",
         allowed=SIZE,
     )
     limit_evaluation: int = setting(
         0,
-        "For trying: this many batches of each evaluated set count, the first ones; 0: no limit. "
-        "Results and rows of history say so.",
+        "For quick checks, only the first N batches of each set are evaluated, where N is this "
+        "value. 0: no limit. Results and rows of history record the limit.",
         allowed=SIZE,
         read="evaluation",
     )
     notify: str = setting(
         "",
-        "Who is told when the run ends or improves: the URL of a webhook, which gets JSON, `$NAME` "
-        "for one in the environment, or a command for the shell, which gets the JSON as its input "
-        "and `$RUNNER_TEXT`. Training does not wait. Empty: nobody.",
+        "The receiver of a message when the run ends or improves. It is the URL of a webhook, "
+        "which receives JSON, `$NAME` for a URL in the environment, or a shell command, which "
+        "gets the JSON on stdin and `$RUNNER_TEXT`. Training does not wait. Empty: no messages.",
         resume=REPORTS,
         read="elsewhere",
     )
@@ -862,66 +910,72 @@ class RunConfig(base_config.Config):
     )
     pause_at: int = setting(
         0,
-        "The run pauses at this step, saved and evaluated, but not tested; nothing else depends on "
-        "it. The same command with a later one, or 0 for none, goes on.",
+        "The run pauses at this step. It saves and evaluates, but does not test. To continue, "
+        "rerun the command with a later step, or with 0 for no pause.",
         allowed=SIZE,
         resume=LENGTH,
         read="elsewhere",
     )
     early_stopping: EarlyStoppingConfig = setting(
-        EarlyStoppingConfig, "When a run ends early.", resume=LENGTH
+        EarlyStoppingConfig, "When to end the run early.", resume=LENGTH
     )
-    plateau: PlateauConfig = setting(PlateauConfig, "When the learning rate drops.")
+    plateau: PlateauConfig = setting(PlateauConfig, "When to lower the learning rate.")
     retention: RetentionConfig = setting(
-        RetentionConfig, "Which checkpoints are kept.", resume=KEPT, read="evaluation"
+        RetentionConfig, "Which checkpoints to keep.", resume=KEPT, read="evaluation"
     )
     weight_mean: WeightMeanConfig = setting(
         WeightMeanConfig,
-        "The mean of which checkpoints is taken at the end.",
+        "Which checkpoints to average at the end.",
         resume=KEPT,
         read="evaluation",
     )
     evaluation_sets: tuple[EvaluationSetConfig, ...] = setting(
-        (), "What is evaluated beside the validation data.", resume=EVALUATIONS, read="evaluation"
+        (),
+        "Data sets to evaluate in addition to the validation data.",
+        resume=EVALUATIONS,
+        read="evaluation",
     )
     test: TestConfig = setting(
         TestConfig,
-        "What the best weights are tested on at the end.",
+        "The data to test the best weights on at the end.",
         resume=REPORTS,
         read="evaluation",
     )
     evaluator: EvaluatorConfig = setting(
-        EvaluatorConfig, "What a process that only evaluates does.", resume=KEPT, read="elsewhere"
+        EvaluatorConfig, "Settings of a process that only evaluates.", resume=KEPT, read="elsewhere"
     )
     export: ExportConfig = setting(
-        ExportConfig, "What an export makes.", resume=REPORTS, read="elsewhere"
+        ExportConfig, "Formats and validation of exports.", resume=REPORTS, read="elsewhere"
     )
     find_rate: FindRateConfig = setting(
         FindRateConfig, "How `--mode=find_rate` tries learning rates.", read="elsewhere"
     )
     find_batch: FindBatchConfig = setting(
-        FindBatchConfig, "How `--mode=find_batch` tries batches.", read="elsewhere"
+        FindBatchConfig, "How `--mode=find_batch` tries batch sizes.", read="elsewhere"
     )
     epochs: EpochsConfig = setting(
-        EpochsConfig, "Lengths in epochs.", resume=STEPS, read="elsewhere"
+        EpochsConfig, "Lengths and intervals in epochs.", resume=STEPS, read="elsewhere"
     )
     tags: tuple[str, ...] = setting(
-        (), "Words to find this run by in `--mode=runs`.", resume=NOTES, read="elsewhere"
+        (), "Labels for finding this run in `--mode=runs`.", resume=NOTES, read="elsewhere"
     )
     notes: str = setting(
         "",
-        "What there is to say about this run, for `--mode=runs`.",
+        "A description of this run, for `--mode=runs`.",
         resume=NOTES,
         read="elsewhere",
     )
     study: StudyConfig | None = setting(
-        None, "What `--mode=study` varies; a single run has none.", resume=REPORTS, read="elsewhere"
+        None, "What `--mode=study` varies. None for a single run.", resume=REPORTS, read="elsewhere"
     )
     launch: LaunchConfig = setting(
-        LaunchConfig, "What a job of `--launch` is given.", resume=REPORTS, read="elsewhere"
+        LaunchConfig,
+        "Resources and settings of a `--launch` job.",
+        resume=REPORTS,
+        read="elsewhere",
     )
     workers: WorkersConfig = setting(
-        WorkersConfig, "How `--workers` keeps workers going.", resume=REPORTS, read="elsewhere"
+        WorkersConfig, "How `--workers` restarts workers.", resume=REPORTS, read="elsewhere"
     )
 
     def draws(self, kind: str) -> bool:

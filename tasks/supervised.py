@@ -45,19 +45,21 @@ class SupervisedData(inputs.FoldedData):
 
     input_path: str = setting(
         "",
-        "An .npz file with x, y and, if wanted, sample_weight. It counts instead of a function.",
+        "An .npz file with x, y and optionally sample_weight. It overrides the function.",
     )
     part: str = setting(
         "",
-        "Which of the task's data: `train` or `validation`; empty: as `is_training` says.",
+        "The task's data to read: `train` or `validation`. Empty: depends on `is_training`.",
         allowed=one_of("", "train", "validation"),
     )
     fold_group: str = setting(
         "",
-        "What tells which examples stay together in `folds`: a key of x, or a further array of "
+        "The groups of examples that stay together in `folds`: a key of x, or another array of "
         "the .npz.",
     )
-    fingerprint: str = setting("", "What `runner.fit` was given. Not for users.", read="elsewhere")
+    fingerprint: str = setting(
+        "", "Identifies the data passed to `runner.fit`. Not for users.", read="elsewhere"
+    )
 
     def once(self) -> "SupervisedData":
         """The same training data for one pass in order."""
@@ -84,24 +86,24 @@ class SupervisedConfig(cfg.TaskConfig):
     """A model and its data, each from one of the user's functions."""
 
     model: FunctionConfig = setting(
-        FunctionConfig, "Returns a model of tf_keras or Keras 3: in gin `@my.build_model`."
+        FunctionConfig, "Returns a tf_keras or Keras 3 model. In gin: `@my.build_model`."
     )
     train: FunctionConfig = setting(
         FunctionConfig,
-        "Returns training data: (x, y) or (x, y, sample_weight) of arrays, dicts or tuples of "
-        "them; the path of an .npz; or a tf.data.Dataset of such batches.",
+        "Returns training data: (x, y) or (x, y, sample_weight) of arrays or of dicts or tuples "
+        "of them, the path of an .npz file, or a tf.data.Dataset of such batches.",
     )
     validation: FunctionConfig = setting(
-        FunctionConfig, "Returns data to evaluate, in the same way.", read="evaluation"
+        FunctionConfig, "Returns data to evaluate, in the same form as `train`.", read="evaluation"
     )
     loss: str | FunctionConfig = setting(
         "",
-        "Keras's name of a loss; or a function or class, in gin `@my.loss`, whose arguments gin "
-        "binds (as a string `module.name`, without arguments); empty: what the model was compiled "
-        "with.",
+        "The Keras name of a loss, or a function or class, `@my.loss` in gin, whose arguments "
+        "gin binds (or a string `module.name`, without arguments). Empty: the loss that the "
+        "model was compiled with.",
     )
     metrics: tuple[str, ...] | tuple[FunctionConfig, ...] = setting(
-        (), "Metrics in the same way: all by names, or all as functions and classes."
+        (), "Metrics, given like `loss`: all by name, or all as functions and classes."
     )
     train_data: SupervisedData = dataclasses.field(
         default_factory=lambda: SupervisedData(is_training=True)
@@ -110,7 +112,7 @@ class SupervisedConfig(cfg.TaskConfig):
         default_factory=lambda: SupervisedData(is_training=False)
     )
     fingerprint: str = setting(
-        "", "The model that `runner.fit` was given. Not for users.", read="elsewhere"
+        "", "Identifies the model passed to `runner.fit`. Not for users.", read="elsewhere"
     )
 
     @property

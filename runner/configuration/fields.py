@@ -40,7 +40,7 @@ OFFICIAL: Mapping[type, Mapping[str, Setting]] = {
         ),
         "summary_interval": Setting(allowed=COUNT, resume=REPORTS),
         "checkpoint_interval": Setting(
-            allowed=number(at_least=1, also={-1: "for the last step alone"}), resume=REPORTS
+            allowed=number(at_least=1, also={-1: "for the last step only"}), resume=REPORTS
         ),
         "validation_interval": Setting(allowed=COUNT, resume=EVALUATIONS, read="evaluation"),
         "validation_steps": Setting(
@@ -48,12 +48,12 @@ OFFICIAL: Mapping[type, Mapping[str, Setting]] = {
         ),
         "validation_summary_subdir": Setting(resume=KEPT, read="evaluation"),
         "continuous_eval_timeout": Setting(
-            allowed=number(above=0, also={None: "to wait without end"}),
+            allowed=number(above=0, also={None: "to wait forever"}),
             resume=REPORTS,
             read="elsewhere",
         ),
         "max_to_keep": Setting(
-            allowed=number(at_least=1, also={0: "for only the best, once the run has ended"}),
+            allowed=number(at_least=1, also={0: "to keep only the best after the end of the run"}),
             resume=KEPT,
         ),
         "preemption_on_demand_checkpoint": Setting(resume=REPORTS),
@@ -64,15 +64,15 @@ OFFICIAL: Mapping[type, Mapping[str, Setting]] = {
         ),
         "best_checkpoint_export_subdir": Setting(resume=BEST, read="evaluation"),
         "loss_upper_bound": Setting(
-            "A training loss above this has diverged, and so has one that is not finite.",
+            "Training has diverged if its loss is above this or not finite.",
             resume=ROLLBACKS,
         ),
         "recovery_begin_steps": Setting(
             "The loss may be above `loss_upper_bound` up to this step.", resume=ROLLBACKS
         ),
         "recovery_max_trials": Setting(
-            "How many times a diverged run is rolled back; 0: it ends at once; below 0: the same, "
-            "and `loss_upper_bound` does not count.",
+            "Maximum number of rollbacks of a diverged run. 0: the run ends at once. Negative: the "
+            "same, and `loss_upper_bound` is ignored.",
             resume=ROLLBACKS,
         ),
         "train_tf_while_loop": _DEVICES,
@@ -103,9 +103,9 @@ OFFICIAL: Mapping[type, Mapping[str, Setting]] = {
     ),
     cfg.TaskConfig: {
         "init_checkpoint": Setting("A checkpoint to start from.", read="elsewhere"),
-        "train_data": Setting("What it learns from."),
+        "train_data": Setting("The training data."),
         "init_checkpoint_modules": Setting(read="elsewhere"),  # in Model Garden's vision tasks
-        "validation_data": Setting("What it is evaluated on.", read="evaluation"),
+        "validation_data": Setting("The data to evaluate on.", read="evaluation"),
         "allow_image_summary": Setting(resume=KEPT),
     },
     cfg.DataConfig: {

@@ -24,9 +24,9 @@ from runner.errors import ConfigError
 class FunctionConfig(base_config.Config):
     """A function, or a class of objects that can be called, with some of its arguments."""
 
-    name: str = setting("", "`module.function`; the module is imported where it is used.")
+    name: str = setting("", "`module.function`. The module is imported when the function is used.")
     arguments: base_config.Config = setting(
-        base_config.Config, "Values by the names of parameters."
+        base_config.Config, "Arguments by the names of parameters."
     )
 
 
