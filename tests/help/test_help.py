@@ -74,7 +74,7 @@ def own_task(tmp_path):
         ("RunConfig", "0 below 4294967296"),
         ("RunConfig", "global norms"),
         ("EarlyStoppingConfig", "patience 5 evaluations"),
-        ("EarlyStoppingConfig", "May change on resume: yes (affects only the length of the run)"),
+        ("EarlyStoppingConfig", "resume yes length"),
         ("run_config.EvaluatorConfig", "latest every"),
         (
             "TrainerConfig",
