@@ -800,7 +800,7 @@ class RunConfig(base_config.Config):
         "Where else the run is logged, each by a process of its own, for which training never "
         "waits: `mlflow` and `wandb`, which need the extras of those names, and `csv`, tables in "
         "`loggers/`.",
-        allowed=some_of(*plugins.names("runner.loggers", "to_"), or_none=True),
+        allowed=some_of(*plugins.names("runner.run_directory.loggers", "to_"), or_none=True),
         resume=REPORTS,
         read="elsewhere",
     )

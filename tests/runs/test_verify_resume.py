@@ -15,8 +15,8 @@ from wording import saying, says
 import runner
 from runner.configuration import yaml_files
 from runner.errors import RunnerError
+from runner.run_directory.verification import child_run
 from runner.runs import verify_resume
-from runner.verification import child_run
 
 NOISY_TASK = """
 import dataclasses
