@@ -9,8 +9,8 @@ from pathlib import Path
 from runner import inputs, run_config
 from runner.command import parser
 from runner.command import table as modes
-from runner.help import facts, from_classes
-from runner.modes import option
+from runner.command.help import facts, from_classes
+from runner.command.modes import option
 
 ROOT = Path(__file__).parents[1]
 FIELDS = runpy.run_path(str(ROOT / "scripts" / "write_fields.py"))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from runner.config import Experiment
     from runner.model_garden import OrbitExperimentRunner, run_experiment
     from runner.multitask import run_experiment_with_multitask_eval
-    from runner.run_folder.run import Run
+    from runner.run_directory.run import Run
 
 __all__ = [
     "OrbitExperimentRunner",
@@ -42,7 +42,7 @@ tasks_package.install()
 def __getattr__(name: str) -> Any:
     """Loads `Run` and the names of Model Garden's `train_lib` modules when they are first used."""
     if name == "Run":
-        from runner.run_folder.run import Run
+        from runner.run_directory.run import Run
 
         return Run
     if name in ("OrbitExperimentRunner", "run_experiment"):
@@ -194,10 +194,10 @@ def fit(
     Raises:
         runner.errors.RunnerError: if the run cannot continue. The message gives the reason.
     """
-    from runner import fit_arguments
+    from runner.command import fit_arguments
 
     fit_arguments.check(options, fit)
-    from runner import fitting  # loads TensorFlow
+    from runner.command import fitting  # loads TensorFlow
     from runner.devices import process_state
 
     with errors.in_python(), process_state.restored():

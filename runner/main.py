@@ -8,16 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from runner import exit_messages
-from runner.command import typed
+from runner.command import exit_messages, typed
+from runner.command.modes import groups
 from runner.command.typed import Command
 from runner.core import installation, layout, signals, streams, user_code
 from runner.core.console import Lines, announce, flush
 from runner.devices import garbage, worker_heartbeat
 from runner.errors import RunnerError
 from runner.internals import standard_library
-from runner.modes import groups
-from runner.run_folder import begun
+from runner.run_directory import begun
 from runner.runs.call import Call, Results
 
 if TYPE_CHECKING:  # it loads TensorFlow

@@ -847,7 +847,7 @@ class RunConfig(base_config.Config):
         "Other destinations for the run's metrics: `mlflow` and `wandb`, which need the extras "
         "with these names, and `csv`, which writes tables in `loggers/`. Each logger is a "
         "separate process, and training never waits for it.",
-        allowed=some_of(*plugins.names("runner.loggers", "to_"), or_none=True),
+        allowed=some_of(*plugins.names("runner.run_directory.loggers", "to_"), or_none=True),
         resume=REPORTS,
         read="elsewhere",
     )

@@ -1,4 +1,4 @@
-"""Writes runner/help/fields.json, from which help is given without TensorFlow.
+"""Writes runner/command/help/fields.json, from which help is given without TensorFlow.
 
 Run it when a field of a section has been added or changed; tests/help compares the two.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from official.modeling.hyperparams import base_config
 
-from runner.help import facts, from_classes
+from runner.command.help import facts, from_classes
 
 ROOT = Path(__file__).parents[1]
 

@@ -25,7 +25,7 @@ from runner import inputs
 from runner.configuration.functions import FunctionConfig
 from runner.configuration.settings import one_of, setting
 from runner.errors import ConfigError
-from runner.keras_models import examples, models, scoring, sources
+from runner.models import examples, models, scoring, sources
 
 _TINY = 1e-12  # of a probability
 

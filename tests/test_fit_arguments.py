@@ -8,7 +8,7 @@ import pytest
 import tf_keras
 
 import runner
-from runner import fit_arguments
+from runner.command import fit_arguments
 from runner.errors import ConfigError
 
 X = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)

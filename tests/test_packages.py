@@ -13,10 +13,9 @@ MODULES = ("runner.", "tasks")
 
 # From the bottom up; each imports only from those before it.
 PACKAGES = [
-    "core", "internals", "storage", "configuration", "devices", "data", "keras_models", "history",
-    "optimizers", "checkpoints", "reporting", "verification", "run_folder", "loggers", "evaluation",
-    "prediction", "training", "export", "runs", "ensembles", "studies", "inspection", "launch",
-    "help", "projects", "modes", "command", "face",
+    "core", "internals", "storage", "configuration", "devices", "data", "models", "history",
+    "checkpoints", "reporting", "run_directory", "evaluation", "training", "runs", "studies",
+    "inspection", "launch", "command", "face",
 ]  # fmt: skip
 
 # The face keeps its place, since gin files and stored configurations name it; these four are used
@@ -28,30 +27,29 @@ PUBLIC = {
     "inputs": "data",
 }
 
-# What a task may use besides core, internals and keras_models: inputs, errors, what reads URLs, and
-# what declares fields of its configuration.
+# What a task may use in addition to core, internals and models.
 OPEN_TO_TASKS = (
     *("runner.inputs", "runner.errors"),
     *("runner.storage.urls", "runner.storage.data_copies"),
     *("runner.configuration.functions", "runner.configuration.settings"),
 )
 
-CORE = ("core", "internals", "keras_models")
+CORE = ("core", "internals", "models")
 
 # What `runner --help`, a watcher of a folder and a report can use without TensorFlow.
 WITHOUT_TENSORFLOW = [
     "runner",
     "runner.main",
     "runner.history.history",
-    "runner.run_folder.status",
-    "runner.run_folder.claim",
-    "runner.run_folder.watch",
-    "runner.loggers.follow",
+    "runner.run_directory.status",
+    "runner.run_directory.claim",
+    "runner.run_directory.watch",
+    "runner.run_directory.loggers.follow",
     "runner.storage.places",
     "runner.studies.publish",
     "runner.studies.pictures",
     "runner.inspection.rows",
-    "runner.run_folder.run",
+    "runner.run_directory.run",
     "runner.inspection.report",
     "runner.launch.launchers",
 ]

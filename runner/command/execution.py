@@ -7,9 +7,9 @@ from typing import Any
 
 from runner import errors
 from runner.command import url_folders
+from runner.command.modes.mode import LOOKS, Mode
 from runner.core import console, layout, streams, user_code
 from runner.errors import ConfigError, RunnerError
-from runner.modes.mode import LOOKS, Mode
 from runner.runs.call import Call, Outcome
 
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from runner import errors
 from runner.command import execution, parser, table, typed
+from runner.command.modes import groups
+from runner.command.modes.mode import Mode
 from runner.core import signals
 from runner.errors import ConfigError
-from runner.modes import groups
-from runner.modes.mode import Mode
-from runner.run_folder import begun
+from runner.run_directory import begun
 from runner.runs.call import Call, Results
 
 if TYPE_CHECKING:

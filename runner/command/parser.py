@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from runner.command import table
+from runner.command.modes.mode import Mode
+from runner.command.modes.option import Option, truth
 from runner.core import installation
 from runner.core.spelling import did_you_mean
 from runner.errors import ConfigError
-from runner.modes.mode import Mode
-from runner.modes.option import Option, truth
 
 _USAGE = "runner --mode=MODE --gin_file=FILE --model_dir=DIRECTORY [...]"
 _EPILOG = """\
@@ -205,7 +205,7 @@ def _unknown(rest: Sequence[str], mode: Mode) -> str:
     name, equals, value = argument.partition("=")
     if not equals and not following.startswith("-"):
         value = following
-    from runner.help import facts, other_tools
+    from runner.command.help import facts, other_tools
 
     if instead := other_tools.instead(name, value):
         return f"unknown flag {name}; {instead}"
@@ -255,14 +255,14 @@ def _answer(arguments: Sequence[str]) -> None:
     for argument in arguments:
         flag, equals, topic = argument.partition("=")
         if flag == "--completion":
-            from runner.help import completion
+            from runner.command.help import completion
 
             print(completion.script(topic))
             raise SystemExit(0)
         if flag == "--help" and equals:
             if not re.search(r"[^\W_]", topic):
                 raise ConfigError(f"--help={topic} names nothing; try --help, or --help=modes")
-            from runner.help import topics
+            from runner.command.help import topics
 
             print(topics.answer(topic, _asked(arguments)))
             raise SystemExit(0)
@@ -270,7 +270,7 @@ def _answer(arguments: Sequence[str]) -> None:
 
 def _candidates(line: str) -> list[str]:
     """Returns completions of the last word of a line: flags of its mode, and values."""
-    from runner.help import completion
+    from runner.command.help import completion
 
     mode = table.modes().get(_mode(line.split()))
     modes = [mode] if mode else table.modes().values()
@@ -290,7 +290,7 @@ def _candidates(line: str) -> list[str]:
 
 def _asked(arguments: Sequence[str]) -> Any:
     """Returns the input of a help topic: the configuration flags, and all flags and modes."""
-    from runner.help import topics
+    from runner.command.help import topics
 
     configuring = _Parser(allow_abbrev=False, add_help=False)
     names = ("gin_file", "gin_params", "config_file", "params_override")

@@ -1,18 +1,18 @@
-"""The modes, by name. Each is a module of `runner.modes` with a `MODE`, named like its file."""
+"""The modes, by name: each module of `runner.command.modes` that has a `MODE` is one."""
 
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from runner.command.modes import groups, option
+from runner.command.modes.mode import Mode
 from runner.core import plugins
 from runner.core.spelling import did_you_mean
 from runner.errors import ConfigError
-from runner.modes import groups, option
-from runner.modes.mode import Mode
 
 HEADINGS = (*("Begin", "Train", "Evaluate and use", "Many runs", "Look at runs", "Try and verify"),)
-_PACKAGE = "runner.modes"
+_PACKAGE = "runner.command.modes"
 _MOST = 6  # modes that a message names
 
 

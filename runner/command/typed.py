@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from runner.command import parser, table
+from runner.command.modes import groups, option, study
+from runner.command.modes.mode import WRITES, Mode
 from runner.core import layout
 from runner.core import text as words
 from runner.errors import ConfigError
-from runner.modes import groups, option, study
-from runner.modes.mode import WRITES, Mode
-from runner.run_folder import begun
+from runner.run_directory import begun
 from runner.storage import urls
 
 _NOTHING = """\

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from runner.command.modes.mode import EVALUATES, FOLLOWS, LOOKS, READS, WRITES, Mode
 from runner.core import layout, signals
 from runner.devices import cluster
 from runner.errors import ConfigError, DifferError, RejectedError, RunnerError
-from runner.modes.mode import EVALUATES, FOLLOWS, LOOKS, READS, WRITES, Mode
 from runner.runs.call import Call
 from runner.storage import display_names, fetching, local_folders, manifest, places, urls
 

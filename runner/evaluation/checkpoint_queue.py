@@ -13,7 +13,7 @@ from runner.checkpoints import checkpoint_files, recovery
 from runner.core import files, layout
 from runner.evaluation import handover
 from runner.history import history
-from runner.run_folder import watch
+from runner.run_directory import watch
 
 
 class CheckpointQueue:

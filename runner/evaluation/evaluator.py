@@ -22,8 +22,8 @@ from runner.errors import ConfigError, RunnerError
 from runner.internals import gin as gin_internals
 from runner.internals import image_files
 from runner.internals import tensorflow as tf_internals
-from runner.optimizers import optimizer as optimizers
-from runner.optimizers import weight_averages
+from runner.models import optimizer as optimizers
+from runner.models import weight_averages
 from runner.reporting import task_summaries
 
 Logs = dict[str, Any]

@@ -18,7 +18,7 @@ from typing import Any
 from runner.checkpoints import checkpoint_files, recovery
 from runner.core import console, files, heartbeat, layout
 from runner.errors import ConfigError, RunnerError
-from runner.run_folder import watch
+from runner.run_directory import watch
 
 GRACE_SECONDS = 600.0
 """How long an evaluator is considered live after its last heartbeat.

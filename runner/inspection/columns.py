@@ -12,7 +12,7 @@ from runner.core.spelling import did_you_mean
 from runner.errors import ConfigError
 from runner.inspection import resolved
 from runner.inspection.rows import Row
-from runner.run_folder.params import Values
+from runner.run_directory.params import Values
 
 Value = Callable[[Row], Any]
 """Maps a row to the value in a column, or None if it has none."""

@@ -15,7 +15,7 @@ from runner.inspection import differences, parting, rows
 from runner.inspection.differences import Section
 from runner.inspection.rows import Row
 from runner.reporting import table
-from runner.run_folder.run import Run
+from runner.run_directory.run import Run
 from runner.storage import display_names
 
 Curves = dict[str, list[tuple[int, float]]]

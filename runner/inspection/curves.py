@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from runner.history import records
-from runner.run_folder.run import Columns, Run
+from runner.run_directory.run import Columns, Run
 
 _COLORS = {"training": 0, "validation": 1}
 _POINTS = 40_000  # of all curves of a page

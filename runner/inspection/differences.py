@@ -10,7 +10,7 @@ from typing import Any
 from runner.core import text
 from runner.inspection import columns, resolved, runs_table
 from runner.inspection.rows import Row
-from runner.run_folder.run import Run
+from runner.run_directory.run import Run
 
 _MOST_LAYERS = 20
 _ABSENT = "-"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from runner.core import layout
-from runner.run_folder import run, submitted
+from runner.run_directory import run, submitted
 
 
 class Found(NamedTuple):

@@ -16,7 +16,7 @@ import markupsafe
 
 from runner.core import installation
 from runner.inspection import timeline
-from runner.run_folder import goodput
+from runner.run_directory import goodput
 from runner.storage import display_names
 
 _TEMPLATES = Path(__file__).with_name("templates")

@@ -15,8 +15,8 @@ from runner.core import files, layout, text
 from runner.errors import RunnerError
 from runner.inspection import differences
 from runner.internals import checkpoint_keys
-from runner.run_folder.run import Run
-from runner.verification import comparison, tensors
+from runner.run_directory.run import Run
+from runner.run_directory.verification import comparison, tensors
 
 _NAME = re.compile(r"ckpt-(\d+)\.index")
 _SHOWN = 3  # differences of a checkpoint to list

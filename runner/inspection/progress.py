@@ -14,8 +14,8 @@ from typing import Any
 from runner.errors import RunnerError
 from runner.inspection import rows
 from runner.inspection.rows import Row
-from runner.run_folder import pulse, status, supervised
-from runner.run_folder.state import ACTIVE, UNRESPONSIVE_SECONDS, State
+from runner.run_directory import pulse, status, supervised
+from runner.run_directory.state import ACTIVE, UNRESPONSIVE_SECONDS, State
 
 UNFINISHED = (*ACTIVE, State.PENDING, State.PAUSED, State.PREEMPTED)
 """The states of runs that have not ended or may be resumed."""

@@ -8,7 +8,7 @@ import yaml
 
 from runner.core import layout
 from runner.errors import ConfigError
-from runner.run_folder.run import Run
+from runner.run_directory.run import Run
 
 _COLUMN = 60  # where the counts start, unless a value is longer
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from runner.core import console, files, layout, text
 from runner.errors import ConfigError
 from runner.inspection import run_page, several_page, study_page
-from runner.run_folder.run import Run, has_begun
+from runner.run_directory.run import Run, has_begun
 from runner.runs.call import Results
 
 

@@ -1,6 +1,6 @@
 """Looks up and compares values in the configurations of many runs, by path. No TensorFlow.
 
-Parts that several runs have in common are one object (see `runner.run_folder.params`), so a
+Parts that several runs have in common are one object (see `runner.run_directory.params`), so a
 comparison skips them without looking inside. A list of mappings is treated as one mapping, whose
 keys are the names of its parts, or else their numbers.
 """
@@ -8,7 +8,7 @@ keys are the names of its parts, or else their numbers.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from runner.run_folder.params import Values
+from runner.run_directory.params import Values
 
 ABSENT: Any = type("Absent", (), {"__repr__": lambda _: "absent"})()
 """The value of a path that a configuration does not have."""

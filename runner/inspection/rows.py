@@ -18,10 +18,10 @@ from runner.core import layout
 from runner.errors import ConfigError
 from runner.history import records
 from runner.inspection import cache, folders
-from runner.run_folder.params import Values
-from runner.run_folder.run import Run, state_of
-from runner.run_folder.state import State
-from runner.run_folder.status import Status
+from runner.run_directory.params import Values
+from runner.run_directory.run import Run, state_of
+from runner.run_directory.state import State
+from runner.run_directory.status import Status
 from runner.storage import display_names
 
 _RECENT = 20  # rows from which the speed is computed

@@ -8,9 +8,9 @@ from typing import Any
 from runner.core import layout, text
 from runner.history import records
 from runner.inspection import curves, page, pictures, predictions, timeline
-from runner.run_folder import goodput
-from runner.run_folder.run import Run
-from runner.run_folder.state import State
+from runner.run_directory import goodput
+from runner.run_directory.run import Run
+from runner.run_directory.state import State
 from runner.storage import display_names
 
 _LONGEST_DIFF = 20_000  # characters

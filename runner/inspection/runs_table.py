@@ -15,7 +15,7 @@ from runner.history import records
 from runner.inspection import resolved
 from runner.inspection.columns import FACTS, Columns
 from runner.inspection.rows import Row
-from runner.run_folder.state import State
+from runner.run_directory.state import State
 
 FORMATS = (".csv", ".json", ".jsonl", ".parquet")
 """The suffixes of the files that a table can be written to."""

@@ -5,8 +5,8 @@ from typing import Any
 
 from runner.core import text
 from runner.inspection import curves, page, run_page
-from runner.run_folder import goodput
-from runner.run_folder.run import Run
+from runner.run_directory import goodput
+from runner.run_directory.run import Run
 from runner.storage import display_names
 
 _METRICS = 12  # columns of the table

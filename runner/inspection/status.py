@@ -20,9 +20,9 @@ from runner.inspection import (
 )
 from runner.inspection.progress import Line, Study
 from runner.reporting import table
-from runner.run_folder import goodput, pulse, submitted, supervised
-from runner.run_folder.run import Run, has_begun
-from runner.run_folder.state import ACTIVE
+from runner.run_directory import goodput, pulse, submitted, supervised
+from runner.run_directory.run import Run, has_begun
+from runner.run_directory.state import ACTIVE
 from runner.runs.call import Results
 from runner.storage import display_names
 

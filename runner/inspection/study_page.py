@@ -11,9 +11,9 @@ import numpy as np
 from runner.core import layout, text
 from runner.errors import RunnerError
 from runner.inspection import curves, page, study_charts
-from runner.run_folder import goodput
-from runner.run_folder.run import Run
-from runner.run_folder.state import ACTIVE, State
+from runner.run_directory import goodput
+from runner.run_directory.run import Run
+from runner.run_directory.state import ACTIVE, State
 from runner.studies import findings, summary, trial
 from runner.studies.statistics import Spread
 from runner.studies.summary import Configuration, Summary

@@ -10,8 +10,8 @@ from typing import Any
 
 from runner.core import text
 from runner.history import records
-from runner.run_folder import goodput
-from runner.run_folder.run import Run
+from runner.run_directory import goodput
+from runner.run_directory.run import Run
 
 _GAP = 0.02  # fraction of the plot's width, for the time between two attempts
 _MARKS = 400  # places of a lane, each with at most one mark

@@ -13,7 +13,7 @@ from runner.core import console, secrets
 from runner.core.spelling import did_you_mean
 from runner.errors import ConfigError
 from runner.launch.job import Job, Plan
-from runner.run_folder import submitted
+from runner.run_directory import submitted
 from runner.studies import places
 
 # A launcher imports its modules when it is called, so that the table loads without them.

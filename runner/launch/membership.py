@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 from runner.core import console, files, layout
 from runner.errors import RunnerError
-from runner.run_folder import claim, claim_file, leftovers
+from runner.run_directory import claim, claim_file, leftovers
 
 SILENT_SECONDS = 20.0
 """A supervisor of another machine without a heartbeat for this long is gone."""

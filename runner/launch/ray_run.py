@@ -11,7 +11,7 @@ from runner.core import child, console, growing_file, text
 from runner.errors import RunnerError
 from runner.launch import ray, ray_connection
 from runner.launch.job import Job, Plan
-from runner.run_folder import status
+from runner.run_directory import status
 from runner.studies import places
 
 _POLL_SECONDS = 0.2

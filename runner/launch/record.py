@@ -9,7 +9,7 @@ from typing import Any
 
 from runner.core import files, layout
 from runner.launch.membership import Generation, Verdict
-from runner.run_folder import supervised
+from runner.run_directory import supervised
 
 _KEPT = 100
 

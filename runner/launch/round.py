@@ -11,7 +11,7 @@ from runner.core.child import ending
 from runner.launch import rules
 from runner.launch.membership import Generation, Meeting, Verdict
 from runner.launch.worker import Place, Worker
-from runner.run_folder import status
+from runner.run_directory import status
 
 _FINAL = (2, 3, 4, 5)  # rerunning the command would end the same way
 _POLL_SECONDS = 0.1

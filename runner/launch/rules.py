@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from runner.core import text
 from runner.errors import RunnerError
-from runner.run_folder import params
+from runner.run_directory import params
 
 _HOUR = 3600.0
 

@@ -18,7 +18,7 @@ from typing import Any
 from runner.core import child, console, files, layout, signals
 from runner.errors import GaveUpError
 from runner.launch import slurm_job
-from runner.run_folder import status
+from runner.run_directory import status
 
 PREEMPTED = 128 + signal.SIGTERM
 """The exit code of a command that SIGTERM has ended gracefully."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from runner.core import files
 from runner.errors import RunnerError
-from runner.run_folder import watch
+from runner.run_directory import watch
 
 _TIMES = 1.5  # the others' median
 _SHARE = 0.2  # of a step's time, as the minimum difference

@@ -24,7 +24,7 @@ from runner.launch.rules import Patience, Rules
 from runner.launch.slots import Slots
 from runner.launch.stragglers import Stragglers
 from runner.launch.worker import Place
-from runner.run_folder import watch
+from runner.run_directory import watch
 
 _POLL_SECONDS = 0.1
 _LOOK_SECONDS = 1.0  # between polls of the files of other supervisors

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from runner.core import child, console, files
 from runner.devices import worker_heartbeat
 from runner.errors import RunnerError
-from runner.run_folder import watch
+from runner.run_directory import watch
 
 _MOMENT_SECONDS = 1.0
 

@@ -28,7 +28,7 @@ from runner.data.determinism import Determinism
 from runner.devices import strategy, team
 from runner.errors import ConfigError
 from runner.evaluation import evaluation_sets, evaluator
-from runner.optimizers import learning_rate, optimizer
+from runner.models import learning_rate, optimizer
 from runner.reporting import mfu, overview, task_summaries
 from runner.runs.call import Call, Given
 from runner.training import inner_loop, trainer

@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # these load TensorFlow
 
     from runner import config
     from runner.evaluation import evaluator
-    from runner.run_folder import provenance
+    from runner.run_directory import provenance
 
 Results = dict[str, Any]
 
@@ -124,7 +124,7 @@ class Call:
     def command(self) -> "provenance.Command":
         """Returns the command to record in run.json."""
         from runner.core import secrets
-        from runner.run_folder import provenance
+        from runner.run_directory import provenance
 
         held = list(secrets.held(self.config.as_dict()))
         return provenance.Command(self.mode, sys.argv, self.flags, held, self.launched)

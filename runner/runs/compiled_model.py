@@ -6,7 +6,7 @@ from runner.config import Experiment
 from runner.configuration import origins, task_contract, unchosen
 from runner.devices import strategy
 from runner.errors import ConfigError
-from runner.optimizers import compiled_optimizer
+from runner.models import compiled_optimizer
 from runner.runs import build
 from runner.runs.call import Given
 

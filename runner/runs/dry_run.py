@@ -25,7 +25,7 @@ from runner.errors import ConfigError, DivergedError, RunnerError
 from runner.evaluation import evaluation_sets, evaluator, metric_names
 from runner.history import policies
 from runner.reporting import progress, scalars
-from runner.run_folder import config_change
+from runner.run_directory import config_change
 from runner.runs import build, open_run, training_state
 from runner.runs.call import Call
 from runner.storage import display_names

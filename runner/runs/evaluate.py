@@ -11,8 +11,8 @@ from runner.devices import team
 from runner.errors import ConfigError, RunnerError
 from runner.history import best_evaluation, policies, records
 from runner.reporting import table
-from runner.run_folder import session, watch
-from runner.run_folder.state import FINISHED, State
+from runner.run_directory import session, watch
+from runner.run_directory.state import FINISHED, State
 from runner.runs import evaluator_run, follow, workers
 from runner.runs.call import Call, Outcome, Results
 from runner.runs.results import results

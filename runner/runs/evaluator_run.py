@@ -22,7 +22,7 @@ from runner.evaluation import (
 )
 from runner.history import history, policies, records
 from runner.reporting import progress, writers
-from runner.run_folder import watch
+from runner.run_directory import watch
 from runner.runs import build, evaluations
 from runner.runs.call import Call
 from runner.storage import display_names

@@ -16,9 +16,9 @@ from runner.core import console, files, layout, text
 from runner.data.determinism import Determinism
 from runner.errors import ConfigError, RejectedError
 from runner.evaluation import evaluator
-from runner.export import candidates, card, conversion, gate, pretrained, versions
+from runner.evaluation.export import candidates, card, conversion, gate, pretrained, versions
 from runner.history import history, policies
-from runner.run_folder import claim
+from runner.run_directory import claim
 from runner.runs import build, dry_run
 from runner.runs.call import Call, Given, Outcome, Results
 from runner.storage import display_names

@@ -15,9 +15,9 @@ from runner.core import console, files, text
 from runner.devices import memory
 from runner.errors import ConfigError, RunnerError
 from runner.reporting import table
+from runner.run_directory.verification import child_run
 from runner.runs import batch_trial
 from runner.runs.call import Call
-from runner.verification import child_run
 
 Trial = dict[str, Any]
 """The result of `batch_trial.measure`."""

@@ -12,7 +12,7 @@ from runner.configuration import sections
 from runner.core import console, files, layout
 from runner.errors import DivergedError
 from runner.history import history
-from runner.optimizers import learning_rate
+from runner.models import learning_rate
 from runner.reporting import rate_curve
 from runner.runs import build, compiled_model
 from runner.runs.call import Call

@@ -20,7 +20,7 @@ from runner.devices import team
 from runner.errors import RunnerError
 from runner.evaluation import evaluation_sets, evaluator, metric_names
 from runner.history import policies
-from runner.optimizers import learning_rate
+from runner.models import learning_rate
 from runner.runs import build, workers
 from runner.runs.call import Call, Outcome
 from runner.training import trainer

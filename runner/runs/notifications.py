@@ -20,7 +20,7 @@ from runner.core.child import Child, Tie
 from runner.errors import ConfigError
 from runner.history import best_evaluation, history, records
 from runner.reporting import progress
-from runner.run_folder import status
+from runner.run_directory import status
 from runner.storage import display_names
 
 SECONDS = 10.0

@@ -18,10 +18,10 @@ from runner.evaluation import (
     weight_mean,
 )
 from runner.history import history, policies
-from runner.optimizers import learning_rate
+from runner.models import learning_rate
 from runner.reporting import epoch_times, progress, writers
-from runner.run_folder import input_shards
-from runner.run_folder import spent as times
+from runner.run_directory import input_shards
+from runner.run_directory import spent as times
 from runner.runs import build, evaluations, training_run, training_state
 from runner.runs.call import Call, Resuming
 from runner.storage import display_names

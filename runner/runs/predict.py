@@ -18,10 +18,10 @@ from runner.data import batches, order
 from runner.data.determinism import Determinism
 from runner.errors import ConfigError, RunnerError
 from runner.evaluation import evaluation_sets, evaluator
+from runner.evaluation.prediction import made_of, partial, predictor, recorder, rows, writers
 from runner.history import policies
-from runner.prediction import made_of, partial, predictor, recorder, rows, writers
 from runner.run_config import EvaluationSetConfig
-from runner.run_folder import claim
+from runner.run_directory import claim
 from runner.runs import build
 from runner.runs.call import Call, Outcome
 from runner.storage import display_names

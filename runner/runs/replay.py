@@ -23,11 +23,11 @@ from runner.data.sources.source import Identity
 from runner.errors import ConfigError
 from runner.history import history, policies, records
 from runner.reporting import table
+from runner.run_directory.verification import tensors
 from runner.runs import open_run, training_run
 from runner.runs.call import Call
 from runner.storage import display_names
 from runner.training import example_losses, observer
-from runner.verification import tensors
 
 _ROWS = "steps.jsonl"
 _SHOWN = 10  # examples of a batch

@@ -7,10 +7,10 @@ from runner.configuration import printing, unused_values
 from runner.core import closing, console, schedule
 from runner.devices import team
 from runner.history import policies, records
-from runner.loggers import feed, launch
 from runner.reporting import hparams, system_metrics
-from runner.run_folder import overwrite, session, status
-from runner.run_folder.state import State
+from runner.run_directory import overwrite, session, status
+from runner.run_directory.loggers import feed, launch
+from runner.run_directory.state import State
 from runner.runs import follow, notifications, open_run, training_run, user_actions, workers
 from runner.runs.call import Call, Outcome, Resuming
 from runner.runs.results import results

@@ -15,7 +15,7 @@ from runner.devices import strategy, team
 from runner.evaluation import evaluation, final_test, weight_mean
 from runner.history import policies
 from runner.reporting import epoch_times, overview, progress, tensorboard
-from runner.run_folder import spent
+from runner.run_directory import spent
 from runner.runs import build, training_state
 from runner.storage import display_names
 from runner.training import divergence, profiling, reproducibility

@@ -10,7 +10,7 @@ from runner.config import Experiment
 from runner.core import files
 from runner.devices import team
 from runner.history import history
-from runner.optimizers import learning_rate
+from runner.models import learning_rate
 from runner.runs import build
 from runner.training import decisions, trainer, training_log
 

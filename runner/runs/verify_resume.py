@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from runner.core import console, layout
 from runner.errors import RunnerError
-from runner.run_folder import claim, claim_file
+from runner.run_directory import claim, claim_file
+from runner.run_directory.verification import child_run, comparison, diagnosis, tensors
 from runner.runs.call import Call
-from runner.verification import child_run, comparison, diagnosis, tensors
 
 if TYPE_CHECKING:
     from runner import config

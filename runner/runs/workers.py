@@ -23,7 +23,7 @@ from runner.devices.cluster import Cluster
 from runner.errors import ConfigError, DivergedError, RunnerError
 from runner.evaluation import weight_mean
 from runner.internals import tensorflow as tf_internals
-from runner.run_folder import data_files, provenance
+from runner.run_directory import data_files, provenance
 from runner.runs import build
 from runner.runs.call import Call
 from runner.storage import display_names

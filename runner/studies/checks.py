@@ -7,7 +7,7 @@ from typing import Any
 from runner import config
 from runner.configuration import folding, printing, unchosen
 from runner.errors import ConfigError, RunnerError
-from runner.run_folder import config_change
+from runner.run_directory import config_change
 from runner.runs.call import Call
 from runner.studies import plan, space, worker
 from runner.studies.population import Population

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.core import files, layout
-from runner.run_folder import session
+from runner.run_directory import session
 from runner.runs.call import Call
 from runner.studies import checks, trial, worker
 

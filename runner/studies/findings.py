@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from runner.core.text import counted, some
-from runner.run_folder.state import ACTIVE, FINISHED, State
+from runner.run_directory.state import ACTIVE, FINISHED, State
 from runner.studies import statistics
 from runner.studies.statistics import Difference
 from runner.studies.summary import At, Configuration, Summary, is_spoilt

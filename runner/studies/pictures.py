@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.transforms import Bbox
 
 from runner.core import files
-from runner.run_folder.state import FINISHED
+from runner.run_directory.state import FINISHED
 from runner.studies import across
 from runner.studies.statistics import Spread
 from runner.studies.summary import At, Configuration, Summary

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from runner.core import schedule, spelling
 from runner.errors import ConfigError
-from runner.run_folder.state import FINISHED, State
+from runner.run_directory.state import FINISHED, State
 from runner.studies import rungs, space, suggest, trial
 from runner.studies.population import Population
 from runner.studies.rungs import Rungs

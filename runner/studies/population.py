@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from runner.run_folder.state import FINISHED, State
+from runner.run_directory.state import FINISHED, State
 from runner.studies import space, suggest
 from runner.studies.trial import Trial
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from runner.core import console, text
 from runner.reporting import table
-from runner.run_folder.state import FINISHED, State
+from runner.run_directory.state import FINISHED, State
 from runner.studies import plan, trial
 from runner.studies.trial import Trial
 

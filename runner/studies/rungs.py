@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 
 from runner.core import schedule
-from runner.run_folder.state import FINISHED, State
+from runner.run_directory.state import FINISHED, State
 from runner.studies.trial import Trial
 
 

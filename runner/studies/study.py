@@ -14,9 +14,9 @@ from typing import Any
 from runner.configuration import folding
 from runner.core import console, files, layout, text
 from runner.errors import ConfigError, RunnerError
-from runner.loggers import feed, launch
-from runner.run_folder import claim, leftovers
-from runner.run_folder.state import ACTIVE, State
+from runner.run_directory import claim, leftovers
+from runner.run_directory.loggers import feed, launch
+from runner.run_directory.state import ACTIVE, State
 from runner.runs import notifications
 from runner.runs.call import Call
 from runner.storage import display_names

@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from runner.run_folder.state import ACTIVE, FINISHED, State
+from runner.run_directory.state import ACTIVE, FINISHED, State
 from runner.studies import metric_bounds, statistics
 from runner.studies.statistics import Bounds, Difference, Spread
 from runner.studies.trial import Objective, Trial

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from runner.run_folder.state import FINISHED
+from runner.run_directory.state import FINISHED
 from runner.studies import summary
 from runner.studies.trial import Trial
 

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from runner.core import files, layout
 from runner.errors import RunnerError
 from runner.history import best_evaluation, records
-from runner.run_folder import status
-from runner.run_folder.run import Run
-from runner.run_folder.state import State
+from runner.run_directory import status
+from runner.run_directory.run import Run
+from runner.run_directory.state import State
 from runner.studies import space
 
 MOST_KILLS = 10

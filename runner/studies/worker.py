@@ -14,8 +14,8 @@ from typing import Any
 
 from runner.core import child, layout
 from runner.errors import ConfigError, RunnerError
-from runner.run_folder import claim_file, watch
-from runner.run_folder.run import is_held
+from runner.run_directory import claim_file, watch
+from runner.run_directory.run import is_held
 from runner.studies import places, space, trial, warm
 from runner.studies.trial import Trial
 

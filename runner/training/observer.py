@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from runner.core import user_code
 from runner.internals import keras as keras_internals
-from runner.optimizers import optimizer as optimizers
+from runner.models import optimizer as optimizers
 from runner.training import trainer
 
 _OP = re.compile(r"output \d+ of (?:eagerly-executing|graph) op \"(?:b')?(?P<op>\w+)")

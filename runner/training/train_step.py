@@ -10,8 +10,8 @@ from official.core import base_trainer
 from runner.core import console
 from runner.devices import team, xla
 from runner.internals import tensorflow as tf_internals
-from runner.optimizers import gradient_accumulation
-from runner.optimizers import optimizer as optimizers
+from runner.models import gradient_accumulation
+from runner.models import optimizer as optimizers
 from runner.training import multitask
 
 

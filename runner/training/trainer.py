@@ -22,8 +22,8 @@ from runner.evaluation import evaluator
 from runner.internals import image_files
 from runner.internals import keras as keras_internals
 from runner.internals import tensorflow as tf_internals
-from runner.optimizers import gradient_norm, parameter_groups
-from runner.optimizers import optimizer as optimizers
+from runner.models import gradient_norm, parameter_groups
+from runner.models import optimizer as optimizers
 from runner.reporting import task_summaries
 from runner.training import controller, finite, inner_loop, input_stall, train_step
 

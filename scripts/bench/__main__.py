@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from runner.core import files
-from runner.run_folder import provenance
+from runner.run_directory import provenance
 from scripts import processes
 from scripts.bench import comparison
 

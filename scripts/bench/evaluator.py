@@ -11,9 +11,9 @@ from typing import Any
 
 from runner.core import files
 from runner.core.child import Child
-from runner.run_folder import status
-from runner.run_folder.state import State
-from runner.verification import child_run
+from runner.run_directory import status
+from runner.run_directory.state import State
+from runner.run_directory.verification import child_run
 from scripts import processes
 from scripts.bench import memory
 from scripts.bench.comparison import Comparison, Ratio

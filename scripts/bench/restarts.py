@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from runner.core import layout
-from runner.run_folder import status
-from runner.verification import child_run
+from runner.run_directory import status
+from runner.run_directory.verification import child_run
 from scripts import processes
 from scripts.bench import rounds
 from scripts.bench.comparison import Comparison

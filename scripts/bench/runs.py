@@ -61,7 +61,7 @@ def _listed(folder: Path) -> dict[str, float]:
 def _configuration() -> dict[str, str]:
     """The texts of params.yaml and config.gin of digits.gin."""
     from runner import config
-    from runner.run_folder import session
+    from runner.run_directory import session
 
     stored = session.Configuration.of(config.load(["digits.gin"]))
     return {layout.PARAMS: stored.params, layout.GIN: stored.gin or ""}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.core import files, layout
-from runner.run_folder.state import FINISHED
+from runner.run_directory.state import FINISHED
 from runner.studies import space, suggest, trial, warm
 from scripts import processes
 from scripts.bench import rounds

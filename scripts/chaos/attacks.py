@@ -20,8 +20,8 @@ from sklearn import datasets
 
 from runner.core import files
 from runner.launch import ports as free_ports
-from runner.run_folder import status
-from runner.verification import child_run, comparison
+from runner.run_directory import status
+from runner.run_directory.verification import child_run, comparison
 from scripts import processes
 from scripts.chaos import results
 from scripts.chaos import run as interrupted

@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from runner import main
 from runner.core import heartbeat
-from runner.run_folder import claim, claim_file
+from runner.run_directory import claim, claim_file
 
 SECONDS = 0.5  # between heartbeats
 PATIENCE = 3.0

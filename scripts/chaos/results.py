@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from runner.verification import comparison
+from runner.run_directory.verification import comparison
 
 
 def differences(once: Path, interrupted: Path) -> list[str]:

@@ -32,8 +32,8 @@ from pathlib import Path
 import yaml
 
 from runner.core import files
-from runner.run_folder import claim_file, status
-from runner.verification import child_run
+from runner.run_directory import claim_file, status
+from runner.run_directory.verification import child_run
 from scripts import processes
 from scripts.chaos import results
 

@@ -24,7 +24,7 @@ from typing import Any
 import slurm_cluster
 
 from runner.core import files, layout
-from runner.run_folder import status
+from runner.run_directory import status
 from runner.studies import trial
 from scripts import processes
 from scripts.chaos import results

@@ -22,10 +22,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from runner.core import layout
-from runner.run_folder import claim_file
-from runner.run_folder.run import is_held
+from runner.run_directory import claim_file
+from runner.run_directory.run import is_held
+from runner.run_directory.verification import child_run
 from runner.studies import trial
-from runner.verification import child_run
 from scripts import processes
 from scripts.chaos import results
 

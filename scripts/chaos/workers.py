@@ -25,8 +25,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from runner.run_folder import status, supervised
-from runner.verification import child_run
+from runner.run_directory import status, supervised
+from runner.run_directory.verification import child_run
 from scripts.chaos import results
 
 SIGNALS = {signal.SIGKILL: 4, signal.SIGTERM: 2, signal.SIGSTOP: 1}

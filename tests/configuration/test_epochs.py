@@ -13,7 +13,7 @@ from runner import config, inputs, run_config
 from runner.configuration import epochs
 from runner.errors import ConfigError
 from runner.history import policies
-from runner.run_folder import begun
+from runner.run_directory import begun
 from tasks.images import image_data, image_examples
 
 

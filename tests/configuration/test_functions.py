@@ -10,7 +10,7 @@ import runner
 from runner import config
 from runner.configuration import functions, gin_builder, gin_export, printing
 from runner.errors import ConfigError
-from runner.run_folder import config_change, watch
+from runner.run_directory import config_change, watch
 
 RULES = """
 asked = []

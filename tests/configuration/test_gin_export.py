@@ -9,7 +9,7 @@ import runner
 from runner import config
 from runner.configuration import gin_export, registry
 from runner.errors import ConfigError
-from runner.verification import tensors
+from runner.run_directory.verification import tensors
 
 
 def again(tmp_path, experiment):

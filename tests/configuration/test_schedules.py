@@ -13,7 +13,7 @@ import runner
 from runner import config
 from runner.configuration import schedules
 from runner.errors import ConfigError
-from runner.optimizers import learning_rate
+from runner.models import learning_rate
 
 FILES = sorted((Path(__file__).parents[2] / "experiments").glob("*.gin"))
 

@@ -17,7 +17,7 @@ MAY_PRINT = {
     "core/streams.py",
     "main.py",
     "command/parser.py",
-    "exit_messages.py",
+    "command/exit_messages.py",
     "launch/ray_connection.py",  # hides what Ray prints, and brings stdout back
 }
 

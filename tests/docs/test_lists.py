@@ -10,8 +10,8 @@ import pytest
 from runner import errors, main, run_config
 from runner.command import table
 from runner.core import layout
-from runner.run_folder import status
-from runner.run_folder.state import State
+from runner.run_directory import status
+from runner.run_directory.state import State
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

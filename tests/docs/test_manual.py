@@ -20,7 +20,7 @@ import tf_keras
 
 from runner import main
 from runner.command import typed
-from runner.help import from_classes
+from runner.command.help import from_classes
 
 ROOT = Path(__file__).parents[2]
 PAGES = [

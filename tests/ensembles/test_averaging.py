@@ -3,7 +3,7 @@ import pytest
 from scipy import stats
 from wording import saying
 
-from runner.ensembles import averaging
+from runner.studies.ensembles import averaging
 
 
 def softmax(logits):

@@ -16,8 +16,8 @@ from wording import saying, says
 
 import runner
 from runner import main
-from runner.ensembles import averaging
 from runner.errors import ConfigError
+from runner.studies.ensembles import averaging
 from tasks import image_classification
 
 SHORT = (

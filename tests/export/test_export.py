@@ -18,7 +18,7 @@ from wording import saying, says
 import runner
 from runner import main
 from runner.errors import ConfigError, RejectedError, RunnerError
-from runner.export import card, conversion, fresh_process, gate, signatures
+from runner.evaluation.export import card, conversion, fresh_process, gate, signatures
 
 DIGITS = [
     "--gin_file=digits_cnn.gin",

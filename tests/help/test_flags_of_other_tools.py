@@ -6,8 +6,8 @@ import pytest
 
 from runner import main
 from runner.command import parser, typed
+from runner.command.help import other_tools
 from runner.errors import ConfigError
-from runner.help import other_tools
 
 RUN = ["--mode=train", "--gin_file=digits.gin", "--print_config=changed"]
 VALUES = {

@@ -8,7 +8,7 @@ import pytest
 from wording import says
 
 from runner import config, main, run_config
-from runner.help import facts, from_classes
+from runner.command.help import facts, from_classes
 
 ROOT = Path(__file__).parents[2]
 
@@ -168,7 +168,7 @@ def test_a_module_of_ones_own_needs_no_gin_file(capsys, own_task):
     ],
 )
 def test_a_field_says_where_it_is_set(capsys, tmp_path, monkeypatch, arguments, said):
-    monkeypatch.chdir(facts.TABLE.parents[2])
+    monkeypatch.chdir(Path(__file__).parents[2])
     (tmp_path / "a.yaml").write_text("run:\n  seed: 7\n")
     arguments = [each.replace("a.yaml", str(tmp_path / "a.yaml")) for each in arguments]
     printed = shown(capsys, "--gin_file=digits.gin", *arguments)

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from runner.core import files, layout, signals
-from runner.run_folder import claim, status
+from runner.run_directory import claim, status
 
 STEPS = 40
 SAVED = "saved.txt"

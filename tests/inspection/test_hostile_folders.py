@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from runner import main
-from runner.run_folder import pulse
+from runner.run_directory import pulse
 
 CODES = "x\x1b[2J\x07</script><b>"
 VALUES = [None, True, -1, float("inf"), float("nan"), 10**30, CODES, "\ud800", [], {}, [[1, "a"]]]

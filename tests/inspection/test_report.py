@@ -13,7 +13,7 @@ from wording import says
 
 from runner import main
 from runner.inspection import curves, predictions, run_page
-from runner.run_folder.run import Run
+from runner.run_directory.run import Run
 
 
 @pytest.fixture(scope="module")

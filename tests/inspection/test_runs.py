@@ -15,7 +15,7 @@ from wording import says
 from runner import main
 from runner.core import layout
 from runner.inspection import rows
-from runner.run_folder import claim
+from runner.run_directory import claim
 from runner.studies import trial
 
 

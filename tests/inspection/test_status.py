@@ -11,7 +11,7 @@ from wording import each_says, says
 from runner import main
 from runner.core import layout
 from runner.inspection import progress
-from runner.run_folder import claim, claim_file, pulse, status
+from runner.run_directory import claim, claim_file, pulse, status
 
 ELSEWHERE = {"host": "node-3", "pid": 7, "boot": "another kernel", "token": "t"}
 

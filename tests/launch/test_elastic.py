@@ -11,7 +11,7 @@ from wording import saying, says
 from runner import main
 from runner.errors import ConfigError
 from runner.launch import bounds, membership, ports, slots, stragglers
-from runner.run_folder import claim_file
+from runner.run_directory import claim_file
 
 TRAIN = ["--mode=train", "--gin_file=digits.gin"]
 

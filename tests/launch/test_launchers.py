@@ -10,7 +10,7 @@ from wording import says
 
 from runner import main
 from runner.core import files
-from runner.run_folder import status
+from runner.run_directory import status
 
 CONFIG = ["--gin_file=digits.gin", "--gin.TrainerConfig.train_steps=3", "--gin.RunConfig.seed=4"]
 TRAIN = ["--mode=train", *CONFIG, "--model_dir=runs/a b"]

@@ -13,8 +13,8 @@ from slurm_cluster import output, wait_for
 from wording import says
 
 from runner import main
-from runner.run_folder import status
-from runner.verification import comparison
+from runner.run_directory import status
+from runner.run_directory.verification import comparison
 
 CONFIG = [
     "--gin_file=digits.gin",

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from runner.run_folder import status
+from runner.run_directory import status
 
 STEPS = "open('run/step.txt', 'w').write('{}')"
 

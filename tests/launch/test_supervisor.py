@@ -13,7 +13,7 @@ import pytest
 import yaml
 from wording import says
 
-from runner.run_folder import supervised
+from runner.run_directory import supervised
 
 HELPER = Path(__file__).parents[1] / "helpers" / "supervised.py"
 DEADLINE = 300

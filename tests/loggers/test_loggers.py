@@ -22,7 +22,7 @@ from wording import says
 
 import runner
 from runner import main
-from runner.loggers import feed
+from runner.run_directory.loggers import feed
 
 WAIT_SECONDS = 300
 
@@ -350,7 +350,8 @@ def logged(folder):
 
 def test_wandb_has_each_row_once_also_after_a_kill(run, offline, capsys):
     killed = (
-        "import os, signal, sys; from pathlib import Path; from runner.loggers import feed;"
+        "import os, signal, sys; from pathlib import Path;"
+        "from runner.run_directory.loggers import feed;"
         "feed.of(Path(sys.argv[1]), 'wandb').give(whole=True); os.kill(os.getpid(), signal.SIGKILL)"
     )
     died = subprocess.run([sys.executable, "-c", killed, str(run)])

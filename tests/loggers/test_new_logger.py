@@ -7,9 +7,9 @@ import finished
 import pytest
 import toy
 
-from runner import loggers as package
 from runner import main
-from runner.loggers import feed
+from runner.run_directory import loggers as package
+from runner.run_directory.loggers import feed
 
 # Its library is named `colorsys`, which Python has.
 MODULE = """

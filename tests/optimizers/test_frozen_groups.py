@@ -11,7 +11,7 @@ import runner
 from runner import config
 from runner.errors import ConfigError
 from runner.history import history
-from runner.optimizers import optimizer as optimizers
+from runner.models import optimizer as optimizers
 from runner.reporting import overview
 from runner.runs import build, call
 

@@ -10,7 +10,7 @@ from trainers import FLOAT16, IN_FOUR, MIRRORED, XLA, sgd, train, trainer
 from wording import saying, says
 
 from runner.errors import ConfigError, RunnerError
-from runner.optimizers import gradient_accumulation
+from runner.models import gradient_accumulation
 
 EAGER = {
     "runtime": {"run_eagerly": True},

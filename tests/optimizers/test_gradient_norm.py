@@ -6,7 +6,7 @@ import tf_keras
 from tensorflow.python.eager import context
 from trainers import FLOAT16, IN_FOUR, MIRRORED, sgd, trainer
 
-from runner.optimizers import gradient_norm
+from runner.models import gradient_norm
 
 LOGGED = {"run": {"log_gradient_norm": True}}
 

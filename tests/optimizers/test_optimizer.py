@@ -20,7 +20,7 @@ from schedules_of_official import (
     scheduled,
 )
 
-from runner.optimizers import learning_rate, optimizer, weight_averages
+from runner.models import learning_rate, optimizer, weight_averages
 
 # Official names it and ships no code for it; a configuration with it is refused.
 UNIMPLEMENTED = ("slide",)

@@ -13,7 +13,7 @@ from runner import config as experiments
 from runner import run_config
 from runner.errors import ConfigError
 from runner.history import history
-from runner.optimizers import learning_rate, optimizer, parameter_groups, weight_averages
+from runner.models import learning_rate, optimizer, parameter_groups, weight_averages
 from runner.runs import build
 from runner.runs.call import Call
 

@@ -24,7 +24,7 @@ import runner
 from runner import inputs
 from runner.core import signals
 from runner.errors import ConfigError, RunnerError
-from runner.prediction import predictor, recorder
+from runner.evaluation.prediction import predictor, recorder
 from runner.run_config import EvaluationSetConfig
 
 FORMATS = ["jsonl", "npz", "parquet"]
@@ -169,7 +169,7 @@ SLOW = """
 import sys, time
 sys.path[:0] = sys.argv[1:2]
 import toy, runner
-from runner.prediction import predictor, recorder
+from runner.evaluation.prediction import predictor, recorder
 from runner.run_config import EvaluationSetConfig
 recorder._SECONDS, predictor._BYTES = -1.0, 0
 whole = recorder.Recorder.take

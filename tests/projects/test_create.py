@@ -14,7 +14,7 @@ from wording import says
 
 from runner import main
 from runner.command import typed
-from runner.projects import create
+from runner.command.projects import create
 
 SHORT = ["train_steps=2", "steps_per_loop=2", "validation_interval=2", "checkpoint_interval=2"]
 

@@ -10,8 +10,8 @@ import pytest
 import warm
 
 from runner import main
+from runner.run_directory.verification import comparison
 from runner.storage import bucket, fetching, lease, manifest
-from runner.verification import comparison
 
 FLAGS = [
     "--gin_file=digits.gin",

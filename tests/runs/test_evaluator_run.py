@@ -20,7 +20,7 @@ from runner.core import console, signals
 from runner.errors import ConfigError, RunnerError
 from runner.evaluation import evaluation, handover
 from runner.history import history, policies, records
-from runner.run_folder import status, watch
+from runner.run_directory import status, watch
 from runner.runs import evaluator_run
 from runner.runs.call import Call
 

@@ -14,7 +14,7 @@ from wording import says
 import runner
 from runner import main
 from runner.errors import ConfigError
-from runner.run_folder import claim_file
+from runner.run_directory import claim_file
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_a_run_whose_list_of_checkpoints_is_lost_still_knows_its_latest_and_best
 def test_temporary_files_of_killed_processes_are_removed_at_the_next_start(run):
     code = (
         "import os, pathlib, signal\n"
-        "from runner.run_folder import claim_file\n"
+        "from runner.run_directory import claim_file\n"
         "holder = claim_file.Holder.this()\n"
         f"path = pathlib.Path({str(run)!r}) / f'.claim.{{holder.token}}.tmp'\n"
         "claim_file.write(path, holder)\n"

@@ -10,7 +10,7 @@ import pytest
 
 from runner import main
 from runner.core import console
-from runner.verification import comparison
+from runner.run_directory.verification import comparison
 
 RUNNER = [sys.executable, "-m", "runner"]
 LOSSES = {  # as a shell writes them

@@ -20,8 +20,8 @@ from wording import saying, says
 import runner
 from runner.command import table
 from runner.errors import ConfigError, DivergedError, RunnerError
-from runner.run_folder import status
-from runner.verification import comparison
+from runner.run_directory import status
+from runner.run_directory.verification import comparison
 from tasks import image_classification
 from tasks.images import image_data
 

@@ -13,7 +13,7 @@ import runner
 from runner import main
 from runner.configuration import run_name
 from runner.errors import ConfigError
-from runner.run_folder import claim
+from runner.run_directory import claim
 
 DIGITS = ["--mode=train", "--gin_file=digits.gin"]
 

@@ -8,7 +8,7 @@ import pytest
 
 import runner
 from runner import main
-from runner import modes as package
+from runner.command import modes as package
 from runner.command import table
 from runner.errors import ConfigError
 

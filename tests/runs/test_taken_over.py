@@ -10,7 +10,7 @@ from wording import saying
 
 import runner
 from runner.errors import LostError
-from runner.run_folder import claim_file, status
+from runner.run_directory import claim_file, status
 
 OTHER = {"host": "other", "pid": 17, "boot": "b", "token": "t"}
 
@@ -48,7 +48,7 @@ def finish(folder):
     """Ends the run from another process."""
     code = (
         "import pathlib\n"
-        "from runner.run_folder import provenance, status\n"
+        "from runner.run_directory import provenance, status\n"
         f"folder = pathlib.Path({str(folder)!r})\n"
         "status.StatusFile(folder).write('done', 40)\n"
         "command = provenance.Command('train', [], {})\n"

@@ -14,8 +14,8 @@ from runner import main
 from runner.command import typed, url_folders
 from runner.core import layout, signals
 from runner.errors import ConfigError, LostError
+from runner.run_directory.verification import comparison
 from runner.storage import bucket, lease, places
-from runner.verification import comparison
 
 
 @pytest.fixture(autouse=True)

@@ -15,8 +15,8 @@ from wording import saying, says
 import runner
 from runner.configuration import yaml_files
 from runner.errors import RunnerError
+from runner.run_directory.verification import child_run
 from runner.runs import verify_resume
-from runner.verification import child_run
 
 NOISY_TASK = """
 import dataclasses
@@ -106,7 +106,7 @@ def test_a_killed_one_leaves_no_process_and_the_next_one_clears_its_folder():
 
 def waited_for(pattern, *, gone=False):
     """The path, once it is there; None once it is `gone`, or a process is a zombie."""
-    for _ in range(60 * 20):
+    for _ in range(300 * 20):
         path = next(iter(Path("/").glob(str(Path(pattern).absolute())[1:])), None)
         if gone == (path is None or (gone and " Z " in path.read_text())):
             return path

@@ -9,7 +9,7 @@ from wording import saying
 
 from runner.core import signals
 from runner.errors import ConfigError, RunnerError
-from runner.run_folder import data_files
+from runner.run_directory import data_files
 from runner.storage import attempts, bucket, data_copies, fetching, places
 from tasks.files import fetching as fetching_files
 

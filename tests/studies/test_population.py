@@ -14,8 +14,8 @@ from wording import says
 from runner import main
 from runner.core import layout
 from runner.history import history
+from runner.run_directory.verification import comparison
 from runner.studies import findings, population, space, summary, trial
-from runner.verification import comparison
 
 OBJECTIVE = trial.Objective("accuracy", higher=True)
 RATE = "CosineLrConfig.initial_learning_rate"

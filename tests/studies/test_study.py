@@ -14,8 +14,8 @@ from wording import says
 from runner import main
 from runner.core import layout
 from runner.history import history, records
+from runner.run_directory.verification import comparison
 from runner.studies import trial
-from runner.verification import comparison
 
 SHORT = [
     "--gin_file=digits.gin",

@@ -13,7 +13,7 @@ from wording import says
 
 from runner import config, main
 from runner.core import child, layout
-from runner.run_folder import claim, status
+from runner.run_directory import claim, status
 from runner.runs.call import Call
 from runner.studies import pictures, places, publish, study, trial, warm, worker
 

@@ -15,7 +15,7 @@ import runner
 from runner import inputs, main
 from runner.configuration import folding
 from runner.errors import ConfigError
-from runner.keras_models import examples
+from runner.models import examples
 from runner.runs.call import Call
 from runner.studies import checks, worker
 from tasks import aspect_sentiment, supervised

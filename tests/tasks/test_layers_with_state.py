@@ -11,7 +11,7 @@ from resumed import state
 
 import runner
 from runner.history import history
-from runner.keras_models import examples, sources
+from runner.models import examples, sources
 from runner.runs import build
 from runner.runs.call import Call, Given
 from tasks import supervised

@@ -13,7 +13,7 @@ from wording import saying, says
 
 import runner
 from runner.errors import ConfigError, RejectedError
-from runner.keras_models import examples, scoring
+from runner.models import examples, scoring
 
 MODULE = """
 import numpy as np

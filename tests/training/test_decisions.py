@@ -12,7 +12,7 @@ from wording import each_says, says
 import runner
 from runner import run_config
 from runner.history import history, records
-from runner.run_folder import status
+from runner.run_directory import status
 
 
 def rows(path):

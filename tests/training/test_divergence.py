@@ -15,7 +15,7 @@ import runner
 from runner.core import signals
 from runner.errors import DivergedError
 from runner.history import history
-from runner.run_folder import status
+from runner.run_directory import status
 from runner.runs import build
 from runner.runs.call import Call
 

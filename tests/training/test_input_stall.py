@@ -8,8 +8,8 @@ import toy
 from wording import says
 
 import runner
+from runner.run_directory.verification import comparison
 from runner.training import input_stall
-from runner.verification import comparison
 
 MODES = {
     "in a loop": {},

@@ -8,8 +8,8 @@ from wording import saying, says
 import runner
 from runner import main
 from runner.errors import ConfigError
+from runner.run_directory.verification import comparison
 from runner.training import profiling
-from runner.verification import comparison
 
 ONCE_A_STEP = "IsFinite:IsFinite"  # of its loss
 BACKWARD = "gradient_tape"

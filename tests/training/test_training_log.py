@@ -14,8 +14,8 @@ from runner import inputs, run_config
 from runner.core import files, schedule
 from runner.errors import ConfigError, RunnerError
 from runner.reporting import tensorboard
+from runner.run_directory.verification import comparison
 from runner.training import training_log
-from runner.verification import comparison
 
 BEST = "best_checkpoint_eval_metric"
 

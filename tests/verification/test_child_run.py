@@ -6,7 +6,7 @@ import pytest
 
 from runner.core import files
 from runner.errors import RunnerError
-from runner.verification import child_run
+from runner.run_directory.verification import child_run
 
 # Stands for the command: it trains a step every few milliseconds.
 RUN = """

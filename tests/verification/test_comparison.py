@@ -5,7 +5,7 @@ from wording import saying, says
 from runner.core import files
 from runner.errors import RunnerError
 from runner.history import history, records
-from runner.verification import comparison
+from runner.run_directory.verification import comparison
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 import pytest
 from wording import says
 
-from runner.verification import diagnosis, tensors
+from runner.run_directory.verification import diagnosis, tensors
 
 
 def part(kind, *differences):

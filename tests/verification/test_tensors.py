@@ -7,7 +7,7 @@ import tf_keras
 from official.modeling import optimization
 from wording import says
 
-from runner.verification import tensors
+from runner.run_directory.verification import tensors
 
 KINDS = [
     "weights",

@@ -1,0 +1,17 @@
+"""`--mode=continuous_eval`."""
+
+from runner.command.modes import groups
+from runner.command.modes.mode import FOLLOWS, Mode
+from runner.runs.call import Call, Outcome
+
+Options = groups.InDirectory
+
+
+def continuous_eval(call: Call, _: Options) -> Outcome:
+    """Evaluates each new checkpoint while a training run writes them, until that run has ended."""
+    from runner.runs import evaluate
+
+    return evaluate.continuous_eval(call)
+
+
+MODE = Mode(continuous_eval, Options, "Evaluate and use", evaluates=True, url=FOLLOWS)

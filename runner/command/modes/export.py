@@ -1,0 +1,47 @@
+"""`--mode=export`."""
+
+import dataclasses
+
+from runner.command.modes import groups
+from runner.command.modes.mode import Mode
+from runner.command.modes.option import option
+from runner.core import layout
+from runner.runs.call import Call, Outcome
+
+
+@dataclasses.dataclass(frozen=True)
+class Options(groups.InDirectory):
+    """The checkpoint to export. `ExportConfig` has the other settings."""
+
+    section = "Options of export"
+    checkpoint: str = option(
+        "",
+        "latest, best, a step, or the path of a checkpoint; by default the best if there is one",
+        "WHICH",
+        examples=("latest", "best"),
+    )
+
+
+def export(call: Call, options: Options) -> Outcome:
+    """Converts a checkpoint into servable models, and scores each before publishing it."""
+    from runner.runs import export
+
+    return export.export(call, options.checkpoint)
+
+
+def rehearse(call: Call, options: Options) -> Outcome:
+    """Converts to each format, and publishes nothing."""
+    from runner.runs import export
+
+    return export.rehearse(call, options.checkpoint)
+
+
+MODE = Mode(
+    export,
+    Options,
+    "Evaluate and use",
+    evaluates=True,
+    dry_run=rehearse,
+    takes_several=False,
+    url=layout.EXPORT,
+)

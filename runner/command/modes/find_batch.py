@@ -1,0 +1,43 @@
+"""`--mode=find_batch`."""
+
+import dataclasses
+from pathlib import Path
+
+from runner.command.modes import groups
+from runner.command.modes.mode import Mode
+from runner.command.modes.option import option
+from runner.core import output_file
+from runner.runs.call import Call, Outcome
+
+
+@dataclasses.dataclass(frozen=True)
+class Options(groups.Experiment):
+    """The file for the results. `FindBatchConfig` has the other settings."""
+
+    section = "Options of find_batch"
+    output: Path | None = option(
+        None,
+        "a file for the results, .json",
+        "FILE",
+        parse=output_file.named(".json"),
+        without="a table on stderr",
+    )
+
+
+def find_batch(call: Call, options: Options) -> Outcome:
+    """Tries larger and larger batches, and reports which fit in memory and how fast each is."""
+    from runner.runs import find_batch
+
+    return Outcome(find_batch.find_batch(call, options.output, dry_run=options.dry_run))
+
+
+MODE = Mode(
+    find_batch,
+    Options,
+    "Try and verify",
+    trains=True,
+    dry_run=find_batch,
+    takes_several=False,
+    directory="",
+    prints=True,
+)

@@ -1,0 +1,34 @@
+"""`--mode=find_rate`."""
+
+import dataclasses
+from pathlib import Path
+
+from runner.command.modes import groups
+from runner.command.modes.mode import Mode
+from runner.command.modes.option import option
+from runner.core import output_file
+from runner.runs.call import Call, Outcome
+
+
+@dataclasses.dataclass(frozen=True)
+class Options(groups.Experiment):
+    """The file for the results. `FindRateConfig` has the other settings."""
+
+    section = "Options of find_rate"
+    output: Path | None = option(
+        None,
+        "a file for the results, .json, or a plot (.png, .svg, .pdf) and its numbers",
+        "FILE",
+        parse=output_file.named(".json", *output_file.PICTURES),
+        without="a table on stderr",
+    )
+
+
+def find_rate(call: Call, options: Options) -> Outcome:
+    """Tries learning rates from low to high for a few steps, and suggests one."""
+    from runner.runs import find_rate
+
+    return Outcome(find_rate.find_rate(call, options.output, dry_run=options.dry_run))
+
+
+MODE = Mode(find_rate, Options, "Try and verify", dry_run=find_rate, directory="", prints=True)

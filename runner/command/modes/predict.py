@@ -1,0 +1,74 @@
+"""`--mode=predict`."""
+
+import dataclasses
+from pathlib import Path
+
+from runner.command.modes import groups
+from runner.command.modes import option as options_of
+from runner.command.modes.mode import Mode
+from runner.command.modes.option import option
+from runner.core import layout
+from runner.runs.call import Call, Outcome
+
+
+@dataclasses.dataclass(frozen=True)
+class Options(groups.InDirectory):
+    """The data to predict, the weights, and the output."""
+
+    section = "Options of predict"
+    checkpoint: str = option(
+        "",
+        "latest (the default), best, a step, or the path of a checkpoint",
+        "WHICH",
+        examples=("latest", "best"),
+    )
+    data: str = option(
+        "",
+        "validation (the default), train, test, or the name of an evaluation set",
+        "NAME",
+        without="the validation data",
+    )
+    output: Path | None = option(
+        None,
+        "a file ending in .jsonl, .npz or .parquet; else, JSON lines in the run's directory, in "
+        "predictions/",
+        "FILE",
+        parse=options_of.path,
+        without="a file in the run's directory",
+    )
+    overwrite: bool = option(False, "replace the file, complete or not")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.output and "://" not in str(self.output):
+            from runner.evaluation.prediction import writers
+
+            writers.of(self.output)
+
+
+def predict(call: Call, options: Options) -> Outcome:
+    """Writes the predictions of a checkpoint for each example of a data set to a file."""
+    from runner.runs import predict
+
+    return predict.predict(
+        call, options.checkpoint, options.data, options.output, overwrite=options.overwrite
+    )
+
+
+def rehearse(call: Call, options: Options) -> Outcome:
+    """Predicts one batch, and writes nothing."""
+    from runner.runs import predict
+
+    return predict.rehearse(
+        call, options.checkpoint, options.data, options.output, overwrite=options.overwrite
+    )
+
+
+MODE = Mode(
+    predict,
+    Options,
+    "Evaluate and use",
+    dry_run=rehearse,
+    takes_several=False,
+    url=layout.PREDICTIONS,
+)

@@ -1,0 +1,54 @@
+"""`--mode=replay`."""
+
+import dataclasses
+from pathlib import Path
+
+from runner.command.modes import groups
+from runner.command.modes import option as options_of
+from runner.command.modes.mode import Mode
+from runner.command.modes.option import option
+from runner.core import layout
+from runner.errors import ConfigError
+from runner.runs.call import Call, Outcome
+
+
+@dataclasses.dataclass(frozen=True)
+class Options(groups.OfRuns):
+    """The steps to replay, and the output."""
+
+    section = "Options of replay"
+    steps: tuple[int, int] | None = option(
+        None,
+        "the steps to train again; it stops before the last, and saves its batch",
+        "FIRST:LAST",
+        parse=options_of.steps,
+    )
+    output: Path | None = option(
+        None,
+        "a directory; by default in the run's, in replay/",
+        "DIRECTORY",
+        parse=options_of.path,
+        without="a directory in the run's",
+    )
+    overwrite: bool = option(False, "replace what is in that directory")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.steps is None:
+            raise ConfigError(
+                "{steps} is missing: the first and the last step to train again, as in 1190:1201",
+                steps=None,
+            )
+        options_of.check_steps("steps", self.steps)
+
+
+def replay(call: Call, options: Options) -> Outcome:
+    """Trains a few steps of a run again, and shows what each layer and each gradient does."""
+    from runner.runs import replay
+
+    assert options.steps is not None
+    results = replay.replay(call, options.steps, options.output, overwrite=options.overwrite)
+    return Outcome(results)
+
+
+MODE = Mode(replay, Options, "Try and verify", trains=True, url=layout.REPLAY)

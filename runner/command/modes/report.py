@@ -1,0 +1,48 @@
+"""`--mode=report`."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+from runner.command.modes import groups
+from runner.command.modes import option as options_of
+from runner.command.modes.mode import LOOKS, Mode
+from runner.command.modes.option import option
+from runner.errors import ConfigError
+from runner.runs.call import Call, Outcome
+
+
+@dataclasses.dataclass(frozen=True)
+class Options(groups.Watching):
+    """The runs on the page, and its file."""
+
+    section = "Options of report"
+    output: Path | None = option(
+        None,
+        "the page, .html; by default report.html in the run's directory",
+        "FILE",
+        parse=options_of.path,
+        without="report.html in the run's directory",
+    )
+    runs: Sequence[Path] = option(
+        (),
+        "several runs on one page, in --model_dir; separated by commas",
+        "DIRECTORIES",
+        parse=options_of.directories,
+        without="what is in --model_dir",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.output and self.output.suffix not in (".html", ".htm"):
+            raise ConfigError("{output}: must end with .html", output=str(self.output))
+
+
+def report(call: Call, options: Options) -> Outcome:
+    """Writes a page about a run: one HTML file to look at, to print or to send."""
+    from runner.inspection import report
+
+    return Outcome(report.report(call.model_dir, options.runs, options.output, watch=options.watch))
+
+
+MODE = Mode(report, Options, "Look at runs", url=LOOKS, url_needs="output")

@@ -1,0 +1,17 @@
+"""`--mode=status`."""
+
+from runner.command.modes import groups
+from runner.command.modes.mode import LOOKS, Mode
+from runner.runs.call import Call, Outcome
+
+Options = groups.Watching
+
+
+def status(call: Call, options: Options) -> Outcome:
+    """Says how far a run, a study or a directory of runs is, and where a run's time went."""
+    from runner.inspection import status
+
+    return Outcome(status.status(call.model_dir, options.watch))
+
+
+MODE = Mode(status, Options, "Look at runs", url=LOOKS, prints=True)

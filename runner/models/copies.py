@@ -1,0 +1,291 @@
+"""Recreates a Keras model from its configuration, here or in another process."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+
+from runner.core import user_code
+from runner.errors import ConfigError
+from runner.internals import keras as keras_internals
+from runner.internals import keras3 as keras3_internals
+from runner.models import keras3
+
+_COMPILED = "compile_config"
+_BUILT = ("build_config", "build_input_shape")
+_PASSING = ("shared_object_id", "rng_type")  # depend on the process, not on the model
+STRINGS = (
+    "x has strings, but the model computes with them as with numbers: begin it with a "
+    "TextVectorization or StringLookup layer, or give numbers"
+)
+_INSTEAD = (
+    "give it get_config() and define its class in a module that can be imported, or give "
+    "runner.fit the function that builds the model instead of the model"
+)
+
+
+def library(model: Any, where: str = "model") -> Any:
+    """The library of a model, `keras` or `tf_keras`.
+
+    Raises:
+        ConfigError: it is not a Keras model. `where` names it.
+    """
+    if keras3.is_keras3(model):
+        import keras
+
+        return keras
+    if not isinstance(model, tf_keras.Model):
+        raise ConfigError(f"{where}: expected a Keras model, got {type(model).__name__}")
+    return tf_keras
+
+
+def text(model: Any) -> str:
+    """Serializes a model's layers and compile arguments as JSON, without weights.
+
+    Raises:
+        ConfigError: one of its layers has no configuration.
+    """
+    keras = library(model)
+    try:
+        config = keras.saving.serialize_keras_object(model)
+        _add_adapted(config["config"], {layer.name: layer for layer in _adapted(model)})
+        if config.get(_COMPILED):
+            config[_COMPILED] = compile_config(model)
+        return json.dumps({"library": keras.__name__, "model": config}, indent=1)
+    except (NotImplementedError, TypeError, ValueError) as error:
+        raise ConfigError(_unable(model, error)) from error
+
+
+def made(text: str, *, of: Any = None) -> Any:
+    """Creates the model that `text` describes, not compiled, with new weights.
+
+    Args:
+        text: The result of the function `text`.
+        of: The original model, if available. Its classes then need not be importable.
+
+    Raises:
+        ConfigError: one of its layers cannot be created in this process.
+    """
+    stored = json.loads(text)
+    keras = _library(stored)
+    config = {name: value for name, value in stored["model"].items() if name != _COMPILED}
+    known = {type(layer).__name__: type(layer) for layer in _layers(of)} if of is not None else {}
+    try:
+        return keras.saving.deserialize_keras_object(
+            config, custom_objects=known, safe_mode=of is None
+        )
+    except (NotImplementedError, TypeError, ValueError) as error:
+        raise ConfigError(_unable(of, error)) from error
+
+
+def compiled(text: str) -> dict[str, Any] | None:
+    """The serialized arguments of `compile` in `text`, or None if the model was not compiled."""
+    return json.loads(text)["model"].get(_COMPILED)
+
+
+def compile_config(model: Any) -> dict[str, Any]:
+    """The serialized arguments of `compile`, including losses' and metrics', or {} without."""
+    if keras3.is_keras3(model):
+        return keras3_internals.compile_config(model)
+    return model.get_compile_config() or {}
+
+
+def fingerprint(text: str) -> str:
+    """A hash of the model in `text`. Names of layers, which Keras numbers, do not matter.
+
+    It also does not matter whether the model was built.
+    """
+    stored = unbuilt(json.loads(text))
+    names: dict[str, str] = {}
+    for each in _values(stored["model"]["config"], "name"):
+        names.setdefault(each, f"#{len(names)}")
+    (stored["model"].get(_COMPILED) or {}).pop("optimizer", None)  # it is in the configuration
+    plain = json.dumps(_renamed(stored, names), sort_keys=True)
+    return f"{stored['model']['class_name']}: {_digest(plain)}"
+
+
+def unbuilt(stored: Any) -> Any:
+    """The content of `text`, without the parts that Keras adds once a model has its weights."""
+    if isinstance(stored, list):
+        return [unbuilt(part) for part in stored]
+    if not isinstance(stored, dict):
+        return stored
+    parts = {key: unbuilt(part) for key, part in stored.items() if key not in _BUILT}
+    if parts.get("class_name") == "Sequential" and isinstance(parts.get("config"), dict):
+        layers = parts["config"].get("layers", [])
+        if layers and layers[0].get("class_name") == "InputLayer":
+            parts["config"]["layers"] = layers[1:]
+    return parts
+
+
+def policies(model: Any) -> set[str]:
+    """The precisions of a model's layers: `float32`, `mixed_bfloat16`."""
+    found = (getattr(layer, "dtype_policy", None) for layer in _layers(model))
+    return {policy.name for policy in found if policy is not None}
+
+
+def is_model(value: Any) -> bool:
+    """Whether this is a model rather than a function that builds one."""
+    return hasattr(value, "get_compile_config")
+
+
+def is_built(model: Any) -> bool:
+    """Whether a model has its weights."""
+    return bool(model.built and model.weights)
+
+
+def build(model: Any, example: Any) -> None:
+    """Calls a model, which creates its weights.
+
+    A Sequential model without an Input takes its input's shape from that of its first batch. A
+    second batch of another size shows it that batches may have any size.
+
+    Args:
+        model: A model of either Keras.
+        example: The features of one example, [1, ...].
+
+    Raises:
+        ConfigError: it cannot be called with them.
+    """
+    try:
+        for size in (1, 2):
+            model(tf.nest.map_structure(lambda part, size=size: tf.repeat(part, size, 0), example))
+    except Exception as error:
+        shapes = tf.nest.map_structure(lambda part: list(part.shape), example)
+        said = keras_internals.misfit(error) or user_code.summary(error)
+        if "Cast string to" in str(error):
+            said = STRINGS
+        raise ConfigError(f"the model cannot be called with x of shape {shapes}: {said}") from error
+
+
+def copy_weights(source: Any, target: Any) -> None:
+    """Gives `target` the weights of `source`, a model of the same layers."""
+    values = iter([value for value, moves in _weights(source) if moves])
+    target.set_weights([next(values) if moves else value for value, moves in _weights(target)])
+
+
+def compile_with(model: Any, changed: dict[str, Any]) -> None:
+    """Compiles a model with another loss, metrics or optimizer, and keeps the other arguments.
+
+    Args:
+        model: A model of either Keras. Without an optimizer, it stays without one.
+        changed: Arguments of `compile`. If empty, the model stays unchanged.
+
+    Raises:
+        ConfigError: some of the model's compile arguments cannot be kept.
+    """
+    if not changed:
+        return
+    keras, stored = library(model), compile_config(model)
+    kept = {"loss": getattr(model, "loss", None), "optimizer": getattr(model, "optimizer", None)}
+    for name in ("metrics", "weighted_metrics", "loss_weights"):
+        if name not in changed and stored.get(name):
+            try:
+                kept[name] = keras.saving.deserialize_keras_object(stored[name])
+            except (TypeError, ValueError) as error:
+                raise ConfigError(
+                    f"runner.fit: the {name} that the model was compiled with cannot be kept: "
+                    f"give all of its loss and metrics, or compile it with them ({error})"
+                ) from error
+    arguments = {**kept, **changed}
+    optimizer = arguments.pop("optimizer")
+    model.compile(optimizer=optimizer or "sgd", **arguments)
+    if not optimizer:
+        model.optimizer = None
+
+
+def _library(stored: dict[str, Any]) -> Any:
+    if stored["library"] == tf_keras.__name__:
+        return tf_keras
+    import keras
+
+    return keras
+
+
+def _layers(model: Any) -> Iterator[Any]:
+    yield model
+    for layer in getattr(model, "layers", ()):
+        yield from _layers(layer)
+
+
+def check_vocabularies(model: Any) -> None:
+    """Checks that layers have their vocabularies in their configuration.
+
+    Raises:
+        ConfigError: a layer has adapted to one, which a copy and a checkpoint would lack.
+    """
+    for layer in keras_internals.layers(model):
+        if hasattr(layer, "get_vocabulary") and getattr(layer, "input_vocabulary", ()) is None:
+            raise ConfigError(
+                f"{type(layer).__name__} {layer.name!r} has adapted to its vocabulary, which a run "
+                "cannot keep: create the layer with vocabulary=..., such as the adapted layer's "
+                "get_vocabulary()"
+            )
+
+
+def _adapted(model: Any) -> list[Any]:
+    """The normalization layers that have adapted to data, or can."""
+    layers = keras_internals.layers(model)
+    return [layer for layer in layers if getattr(layer, "adapt_mean", None) is not None]
+
+
+def _add_adapted(config: Any, adapted: dict[str, Any]) -> None:
+    """Adds the statistics of adapted normalization layers to their configuration.
+
+    Keras keeps them in weights, but computes with a constant that it derives from them when the
+    layer is built or adapts. Weights that are copied or restored later would have no effect.
+    """
+    for part in config.values() if isinstance(config, dict) else config:
+        if isinstance(part, dict | list):
+            _add_adapted(part, adapted)
+    if isinstance(config, dict) and config.get("class_name") == "Normalization":
+        own = config["config"]
+        if layer := adapted.get(own.get("name")):
+            own["mean"] = np.asarray(layer.adapt_mean).tolist()
+            own["variance"] = np.asarray(layer.adapt_variance).tolist()
+
+
+def _weights(model: Any) -> list[tuple[Any, bool]]:
+    """A model's weights, and whether to copy each. An adapted layer's are constants."""
+    constant = {id(weight) for layer in _adapted(model) for weight in layer.weights}
+    moves = [id(weight) not in constant for weight in model.weights]
+    values = model.get_weights()
+    return list(zip(values, moves if constant else [True] * len(values), strict=True))
+
+
+def _unable(model: Any, error: Exception) -> str:
+    said = " ".join(str(error).split()).partition(". ")[0][:160]
+    for layer in _layers(model) if model is not None else ():
+        try:
+            type(layer).from_config(layer.get_config())
+        except Exception:
+            if not hasattr(layer, "layers"):
+                where = f"{user_code.place(type(layer))}: {type(layer).__name__}"
+                return f"{where} cannot be made anew from its configuration: {_INSTEAD}"
+    return f"the model cannot be made anew from its configuration ({said}): {_INSTEAD}"
+
+
+def _values(config: Any, key: str) -> Iterator[str]:
+    parts = config.values() if isinstance(config, dict) else config
+    if isinstance(config, dict) and isinstance(config.get(key), str):
+        yield config[key]
+    if isinstance(config, dict | list):
+        for part in parts:
+            yield from _values(part, key)
+
+
+def _renamed(config: Any, names: dict[str, str]) -> Any:
+    if isinstance(config, dict):
+        parts = {key: part for key, part in config.items() if key not in _PASSING}
+        return {key: _renamed(part, names) for key, part in parts.items()}
+    if isinstance(config, list):
+        return [_renamed(part, names) for part in config]
+    return names.get(config, config) if isinstance(config, str) else config
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()

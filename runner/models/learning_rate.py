@@ -1,0 +1,122 @@
+"""The current learning rate: the scheduled one times a scale, which decisions lower."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+import tensorflow as tf
+import tf_keras
+
+from runner.internals import keras as keras_internals
+from runner.models import optimizer as optimizers
+
+
+class ScaledRate(tf_keras.optimizers.schedules.LearningRateSchedule):
+    """A schedule times a scale: max(scale * scheduled, min(scheduled, floor)).
+
+    Attributes:
+        scale: Initially 1. It is derived from the history and not saved.
+
+    Args:
+        scheduled: A schedule.
+        floor: The scale does not lower the learning rate below it, but the schedule may.
+    """
+
+    def __init__(
+        self,
+        scheduled: tf_keras.optimizers.schedules.LearningRateSchedule,
+        floor: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.scheduled = scheduled
+        self._floor = floor
+        self.scale = tf.Variable(1.0, trainable=False, name="learning_rate_scale")
+
+    def __call__(self, step: tf.Tensor) -> tf.Tensor:
+        """The learning rate at `step`."""
+        return _scaled(self.scheduled(step), self.scale, self._floor)
+
+    def get_config(self) -> dict[str, Any]:
+        """The schedule's Keras configuration."""
+        return {"scheduled": self.scheduled, "floor": self._floor}
+
+
+class ScaledConstant:
+    """A constant learning rate times a scale, kept in the optimizer's variable.
+
+    Steps therefore need no computation for it.
+
+    Args:
+        variable: The optimizer's variable.
+        floor: As for `ScaledRate`.
+
+    Attributes:
+        rate: The learning rate that the scale multiplies.
+    """
+
+    def __init__(self, variable: tf.Variable, floor: float = 0.0) -> None:
+        self._variable = variable
+        self.rate = float(variable.numpy())
+        self._floor = floor
+
+    def assign(self, scale: float) -> None:
+        """Sets the scale. Must be repeated after a restore."""
+        self._variable.assign(_scaled(self.rate, scale, self._floor))
+
+
+Scale: TypeAlias = "tf.Variable | ScaledConstant"
+"""The factor that decisions apply to a learning rate, initially 1. It has `assign`."""
+
+
+def scale_rate(optimizer: tf_keras.optimizers.Optimizer, floor: float = 0.0) -> Scale:
+    """Adds a scale to the optimizer's learning rate. Call it before the first step.
+
+    Args:
+        optimizer: Built by Model Garden's factory.
+        floor: The scale does not lower the learning rate below it.
+
+    Returns:
+        The scale.
+    """
+    inner = optimizers.innermost(optimizer)
+    rate = keras_internals.learning_rate(inner)
+    if isinstance(rate, tf.Variable):
+        return ScaledConstant(rate, floor)
+    scaled = ScaledRate(rate, floor)
+    keras_internals.set_schedule(inner, scaled)
+    return scaled.scale
+
+
+def scheduled(optimizer: tf_keras.optimizers.Optimizer, scale: Scale, step: int) -> float:
+    """The learning rate at a step without its scale, which `scale_rate` returned."""
+    if isinstance(scale, ScaledConstant):
+        return scale.rate
+    (rate,) = rates(optimizer, [step])
+    return rate
+
+
+def rates(optimizer: tf_keras.optimizers.Optimizer, steps: Sequence[int]) -> list[float]:
+    """The schedule's learning rates at some steps, without the scale."""
+    rate = keras_internals.learning_rate(optimizers.innermost(optimizer))
+    rate = rate.scheduled if isinstance(rate, ScaledRate) else rate
+    return [float(rate(tf.constant(step, tf.int64)) if callable(rate) else rate) for step in steps]
+
+
+@contextlib.contextmanager
+def as_configured(optimizer: tf_keras.optimizers.Optimizer) -> Iterator[None]:
+    """A context in which a restore keeps constant learning rates as they are configured now.
+
+    Keras saves them as variables, so a restore would bring back the rate of an earlier attempt.
+    """
+    constants = keras_internals.constants(optimizers.innermost(optimizer))
+    kept = [(variable, variable.numpy()) for variable in constants]
+    yield
+    for variable, value in kept:
+        variable.assign(value)
+
+
+@tf.autograph.experimental.do_not_convert
+def _scaled(rate: Any, scale: Any, floor: float) -> tf.Tensor:
+    rate = tf.cast(rate, tf.float32)
+    scaled = scale * rate
+    return tf.maximum(scaled, tf.minimum(rate, floor)) if floor else scaled

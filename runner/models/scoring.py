@@ -1,0 +1,263 @@
+"""Loss and metrics by the rules of Keras's `compile`, through the containers that it creates."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+
+from runner.core import user_code
+from runner.errors import ConfigError
+from runner.internals import keras as keras_internals
+from runner.internals import tensorflow as tf_internals
+from runner.models import copies, examples, keras3
+
+
+class Compiled(NamedTuple):
+    """The arguments of `compile`. Losses and metrics are names, functions, or serialized objects.
+
+    Attributes:
+        loss: One for all outputs, or a list or dict with one for each.
+        metrics: In the same form.
+        loss_weights: The weights of the outputs' losses.
+        weighted_metrics: Metrics that use sample weights.
+    """
+
+    loss: Any = None
+    metrics: Any = None
+    loss_weights: Any = None
+    weighted_metrics: Any = None
+
+
+class Scores:
+    """A loss, or a set of metrics, for the outputs of a model.
+
+    Args:
+        output_names: The names of the model's outputs. None if it has not named them.
+        arguments: Arguments of `tf_keras.Model.compile`. Each metric gets a new object.
+
+    Raises:
+        ConfigError: a metric cannot be created.
+    """
+
+    def __init__(self, output_names: Any, **arguments: Any) -> None:
+        self._holder = tf_keras.Model()
+        self._holder.output_names = output_names
+        try:
+            self._holder.compile(**{name: _made(each) for name, each in arguments.items()})
+        except (ValueError, TypeError) as error:
+            said = str(error).partition("\n")[0][:160]
+            raise ConfigError(f"the model's {' and '.join(arguments)}: {said}") from error
+
+    @property
+    def metrics(self) -> list[tf_keras.metrics.Metric]:
+        """The metrics, and the losses of several outputs. Available once they were computed."""
+        _, *losses = self._holder.compiled_loss.metrics or [None]
+        return [*losses, *self._holder.compiled_metrics.metrics]
+
+    def loss(self, labels: Any, outputs: Any, weight: Any) -> tf.Tensor:
+        """The mean over this replica's examples, a scalar."""
+        found = self._holder.compiled_loss(labels, outputs, weight)
+        # Keras has divided it by the number of replicas, which Model Garden's step will do again.
+        return found * tf.distribute.get_strategy().num_replicas_in_sync
+
+    def update(self, labels: Any, outputs: Any, weight: Any) -> None:
+        """Adds a batch."""
+        self._holder.compiled_metrics.update_state(labels, outputs, weight)
+
+
+class Trial(NamedTuple):
+    """A model and data on which loss and metrics are tried, so that they create their variables.
+
+    Attributes:
+        infer: Maps features to the model's outputs.
+        loss: The training loss, as in `Compiled`.
+        data: The data to score.
+        where: Names the data in messages.
+    """
+
+    infer: Callable[[Any], Any]
+    loss: Any
+    data: examples.Examples
+    where: str
+
+    def trace(self, *scores: Callable[[Any, Any, Any], Any]) -> None:
+        """Calls each of `scores` with labels, outputs and weights, on every replica.
+
+        Raises:
+            ConfigError: the model cannot be called with the features, or they cannot be compared.
+        """
+        x, (y, weight) = examples.specs(self.data)
+        outputs: Any = None
+
+        def score(x: Any, y: Any, weight: Any) -> None:
+            nonlocal outputs
+            made = self.infer(x)
+            outputs = tf.nest.map_structure(tf.TensorSpec.from_tensor, made)
+            if isinstance(self.data, examples.Arrays):
+                check(self.loss, self.data.y, outputs, self.where)
+            for each in scores:
+                each(y, made, or_none(weight))
+
+        run = tf.distribute.get_strategy().run
+        traced = tf.function(lambda *batch: run(score, args=batch), autograph=False)
+        try:
+            graph = traced.get_concrete_function(x, y, weight).graph
+        except (ValueError, TypeError, KeyError) as error:
+            if outputs is None:
+                given = tf.nest.map_structure(_shown, x)
+                said = keras_internals.misfit(error)
+                said = said or user_code.summary(error.with_traceback(None))[:300]
+                raise ConfigError(
+                    f"{self.where}: the model cannot be called with x {given}: {said}"
+                ) from error
+            labels, made = (tf.nest.map_structure(_shown, each) for each in (y, outputs))
+            said = user_code.summary(error).partition("\n")[0][:200]
+            raise ConfigError(
+                f"{self.where}: y {labels} cannot be scored against the model's outputs {made}: "
+                f"{said}"
+            ) from error
+        has_strings = any(part.dtype == tf.string for part in tf.nest.flatten(x))
+        if has_strings and tf_internals.casts_strings(graph):
+            raise ConfigError(f"{self.where}: {copies.STRINGS}")
+
+
+def or_none(weight: Any) -> Any:
+    """Converts (), which stands for no weights in a dataset, to Keras's None."""
+    return None if isinstance(weight, tuple) and not weight else weight
+
+
+def _shown(spec: tf.TensorSpec) -> str:
+    return f"{spec.dtype.name}{spec.shape.as_list()}"
+
+
+def of(model: Any) -> Compiled | None:
+    """The compile arguments of a model of either Keras, or None if it was not compiled.
+
+    Raises:
+        ConfigError: it overrides parts of training that are not called here.
+    """
+    for name in ("train_step", "compute_loss", "compute_metrics"):
+        defined = getattr(type(model), name, None)
+        if defined and defined.__module__.partition(".")[0] not in ("keras", "tf_keras"):
+            raise ConfigError(
+                f"{type(model).__name__} has a {name} of its own, which would not be called: write "
+                "a task (see 'Your own task'), or use add_loss and compile"
+            )
+    stored = copies.compile_config(model)
+    if not stored:
+        return None
+    given = {name: stored.get(name) for name in Compiled._fields}
+    if not keras3.is_keras3(model):  # keeps functions defined anywhere
+        given["loss"] = model.loss
+    return Compiled(**given)
+
+
+def check(loss: Any, labels: Any, outputs: Any, where: str) -> None:
+    """Compares labels in memory with what a model returns, by the loss of each output.
+
+    Args:
+        loss: As in `Compiled`.
+        labels: Arrays.
+        outputs: Tensor specifications.
+        where: Names the data in messages.
+
+    Raises:
+        ConfigError: they do not match.
+    """
+    if isinstance(outputs, dict) and not isinstance(labels, dict):
+        names = ", ".join(map(repr, outputs))
+        raise ConfigError(
+            f"{where}: the model returns a dict of {names}; y must be a dict with these keys"
+        )
+    if isinstance(outputs, dict) and (missing := labels.keys() - outputs.keys()):
+        raise ConfigError(
+            f"{where}: y has {', '.join(map(repr, sorted(missing)))}, which the model does not "
+            f"return; it returns {', '.join(map(repr, outputs))}"
+        )
+    if isinstance(loss, dict) and isinstance(outputs, dict):
+        unscored = [name for name in loss if name in outputs and name not in labels]
+        if unscored and "class_name" not in loss:
+            raise ConfigError(
+                f"{where}: y has no {', '.join(map(repr, unscored))}, which the model is compiled "
+                "with a loss for; Keras would leave that loss out"
+            )
+    parts = (
+        [labels[name] for name in outputs if name in labels]
+        if isinstance(outputs, dict)
+        else (tf.nest.flatten(labels))
+    )
+    if len(parts) == len(tf.nest.flatten(outputs)) == 1 or isinstance(loss, str):
+        for part, output in zip(parts, tf.nest.flatten(outputs), strict=False):
+            _check_one(_name(loss), part, output, where)
+
+
+def _check_one(loss: str, labels: np.ndarray, output: tf.TensorSpec, where: str) -> None:
+    shape, classes = list(labels.shape), output.shape[-1] if output.shape.rank else None
+    if loss == "sparse_categorical_crossentropy":
+        if labels.ndim == output.shape.rank and shape[-1] == classes != 1:
+            raise ConfigError(
+                f"{where}: y of shape {shape} is one-hot, but {loss} takes class numbers: compile "
+                "with categorical_crossentropy, or give y.argmax(-1)"
+            )
+        if labels.dtype.kind == "f" and (labels % 1).any():
+            raise ConfigError(
+                f"{where}: y has fractions ({labels.dtype}), but {loss} takes class numbers"
+            )
+        if classes and (labels.max() >= classes or labels.min() < 0):
+            raise ConfigError(
+                f"{where}: y goes from {labels.min():g} to {labels.max():g}, but the model has "
+                f"{classes} outputs, for classes 0 to {classes - 1}"
+            )
+    elif loss == "categorical_crossentropy" and (
+        labels.ndim < output.shape.rank or (shape[-1] == 1 and classes != 1)
+    ):
+        raise ConfigError(
+            f"{where}: y of shape {shape} are class numbers, but {loss} takes one-hot labels: "
+            "compile with sparse_categorical_crossentropy"
+        )
+
+
+def _name(loss: Any) -> str:
+    """`sparse_categorical_crossentropy`, however that loss was specified."""
+    if isinstance(loss, dict) and "config" in loss:
+        loss = (loss["config"] or {}).get("name", "") if isinstance(loss["config"], dict) else ""
+    if isinstance(loss, Sequence) and not isinstance(loss, str):
+        loss = loss[0] if len(loss) == 1 else ""
+    if isinstance(loss, str):
+        known = tf_keras.losses.get(loss) if loss in dir(tf_keras.losses) else loss
+        loss = known
+    name = getattr(loss, "name", None) or getattr(loss, "__name__", loss)
+    return name if isinstance(name, str) else ""
+
+
+def _made(given: Any) -> Any:
+    """Keeps names and functions, and creates new objects from serialized ones."""
+    if isinstance(given, dict) and "class_name" in given:
+        return _object(given)
+    if isinstance(given, dict):
+        return {key: _made(part) for key, part in given.items()}
+    if isinstance(given, list | tuple):
+        return [_made(part) for part in given]
+    return given
+
+
+def _object(given: dict[str, Any]) -> Any:
+    try:
+        return tf_keras.saving.deserialize_keras_object(given, safe_mode=False)
+    except (TypeError, ValueError) as error:
+        if not str(given.get("module", "")).startswith("keras"):
+            name = given["config"] if given["class_name"] == "function" else given["class_name"]
+            raise ConfigError(
+                f"{name} cannot be made anew: define it at the top of a module that can be imported"
+            ) from error
+    import keras
+
+    made = keras.saving.deserialize_keras_object(given)
+    if isinstance(made, keras.losses.Loss) and made.reduction == "sum_over_batch_size":
+        return made.call
+    raise ConfigError(
+        f"{given['class_name']} of Keras 3 has no counterpart in tf_keras, which scores here: use "
+        "a function (y_true, y_pred) or an object of tf_keras"
+    )

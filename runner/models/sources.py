@@ -1,0 +1,132 @@
+"""Where a model and data come from: memory, a function that gin binds, or a file."""
+
+from typing import Any, NamedTuple
+
+from official.core import config_definitions as cfg
+
+from runner import inputs
+from runner.configuration import functions
+from runner.configuration.functions import FunctionConfig
+from runner.core import console, user_code
+from runner.errors import ConfigError
+from runner.models import examples
+
+
+class Given(NamedTuple):
+    """The caller's objects in memory. None means the one that the configuration names.
+
+    Attributes:
+        model: A model of either Keras, or a function that builds one.
+        train: Data that have been read.
+        validation: Data that have been read.
+        lasting: Whether the run keeps the model's layers in its directory.
+    """
+
+    model: Any = None
+    train: examples.Examples | None = None
+    validation: examples.Examples | None = None
+    lasting: bool = True
+
+
+class Sources:
+    """The data of a task, read once, when first needed.
+
+    Args:
+        config: Has functions `train` and `validation`, and the fields `train_data` and so on.
+        given: The objects in memory.
+    """
+
+    def __init__(self, config: cfg.TaskConfig, given: Given) -> None:
+        _check_folds(config)
+        self._config = config
+        self._given = given
+        self._held: dict[str, examples.Examples] = {}
+
+    def read(self, data: Any) -> examples.Examples:
+        """Reads the data that a `SupervisedData` describes.
+
+        Raises:
+            ConfigError: there are none, none can be learned from, or they have no folds.
+        """
+        part = "train" if data.folds else data.reads()
+        found = self.whole(part, data.input_path)
+        return examples.of_fold(found, data, data.input_path or self.where(part))
+
+    def whole(self, part: str, path: str = "") -> examples.Examples:
+        """Training or validation data, all folds together.
+
+        Args:
+            part: `train` or `validation`.
+            path: An .npz file to read instead, for example of a further evaluation set.
+
+        Raises:
+            ConfigError: there are none, or none can be learned from.
+        """
+        own = getattr(self._config, f"{part}_data").input_path
+        key = path if path and path != own else part
+        if key not in self._held:
+            group = self._config.train_data.fold_group
+            found = self._read(part) if key == part else examples.read(path, path, group)
+            self._held[key] = found
+        return self._held[key]
+
+    def where(self, part: str) -> str:
+        """The name of the data in messages: `my.py:12: my.train_data`."""
+        if getattr(self._given, part) is not None:
+            return f"{part} data"
+        if path := getattr(self._config, f"{part}_data").input_path:
+            return path
+        return place(getattr(self._config, part))
+
+    def has(self, part: str) -> bool:
+        """Whether there are such data."""
+        named = getattr(self._config, part).name or getattr(self._config, f"{part}_data").input_path
+        return bool(named) or getattr(self._given, part) is not None
+
+    def first(self) -> Any:
+        """The features of one example, [1, ...]."""
+        return examples.first(self.whole("train" if self.has("train") else "validation"))
+
+    def _read(self, part: str) -> examples.Examples:
+        if (held := getattr(self._given, part)) is not None:
+            return held
+        if path := getattr(self._config, f"{part}_data").input_path:
+            return examples.read(path, path, self._config.train_data.fold_group)
+        if (named := getattr(self._config, part)).name:
+            return examples.read(called(named, part), self.where(part))
+        raise ConfigError(
+            f"there are no {part} data: bind SupervisedConfig.{part} to a function of yours, or "
+            f"set task.{part}_data.input_path to an .npz (runner.fit leaves no data in its run)"
+        )
+
+
+def _check_folds(config: Any) -> None:
+    """Checks the folds, which are of the training data, and reports data that are not read."""
+    train, validation = config.train_data, config.validation_data
+    if not train.folds:
+        return
+    if validation.input_path not in ("", train.input_path):
+        own = train.input_path or place(config.train)
+        raise ConfigError(inputs.one_source(own, validation.input_path))
+    if config.validation.name:
+        console.say(
+            f"{validation.side()} of the training data validates, not @{config.validation.name}"
+        )
+
+
+def called(named: FunctionConfig, field: str) -> Any:
+    """Calls a function of the user's and returns its result.
+
+    Raises:
+        ConfigError: there is no such function, or it takes other arguments.
+    """
+    try:
+        function = functions.load(named)
+    except ConfigError as error:
+        raise ConfigError(f"SupervisedConfig.{field} = @{named.name}: {error}") from error
+    return function()
+
+
+def place(named: FunctionConfig) -> str:
+    """The file and line of a function, and its name."""
+    return f"{user_code.place(functions.load(named).func)}: {named.name}"

@@ -1,0 +1,113 @@
+"""The members of an ensemble: runs of one task, each with a checkpoint."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from runner import inputs
+from runner.checkpoints import load_model, restore
+from runner.config import Experiment
+from runner.configuration import multitask, printing
+from runner.core import console, layout
+from runner.errors import ConfigError
+from runner.run_directory import status
+from runner.runs import predict
+from runner.storage import display_names
+
+_TRIALS = "trials"  # in a study's directory
+_ENDED = ("done", "stopped")
+_CHOOSE = {"split", "held_out", "folds", "fold"}  # in addition to the fields of a source
+
+
+class Member(NamedTuple):
+    """A run.
+
+    Attributes:
+        folder: Its directory.
+        config: The configuration that it was trained with.
+        checkpoint: The weights to use.
+        step: Their step.
+    """
+
+    folder: Path
+    config: Experiment
+    checkpoint: Path
+    step: int
+
+
+def find(model_dir: Path, runs: Sequence[Path], checkpoint: str) -> list[Member]:
+    """Returns the members in the given order, or a study's finished trials by number.
+
+    Args:
+        model_dir: A study's directory, if `runs` is empty.
+        runs: The directories of runs, or of studies.
+        checkpoint: The checkpoint of each run. See `load_model.stored`.
+
+    Raises:
+        ConfigError: there are fewer than two, one lacks its checkpoint, or the tasks differ.
+    """
+    folders = [folder for given in runs or [model_dir] for folder in _of(given, bool(runs))]
+    twice = sorted({str(each) for each in folders if folders.count(each) > 1})
+    if twice:
+        raise ConfigError(
+            f"{twice[0]} is named twice ({{select}} chooses with replacement)", select=None
+        )
+    members = [_member(folder, checkpoint) for folder in folders]
+    if len(members) < 2:
+        raise ConfigError(f"an ensemble needs two members; there is only {folders[0]}")
+    first, *others = members
+    for other in others:
+        kinds = [type(each.config.task).__name__ for each in (first, other)]
+        if kinds[0] != kinds[1]:
+            raise ConfigError(
+                f"{first.folder} trains {kinds[0]}, {other.folder} {kinds[1]}: members must have "
+                "the same task"
+            )
+    return members
+
+
+def same_data(members: Sequence[Member], name: str) -> str:
+    """Describes the first difference of the members' data of this name, or returns an empty text.
+
+    It compares the choice of examples, not how they are batched.
+    """
+    first, *others = members
+    data = predict.named_data(first.config, name).config
+    wanted = printing.plain(data)
+    source = getattr(data, "SOURCE_FIELDS", inputs.FoldedData.SOURCE_FIELDS)
+    for other in others:
+        found = printing.plain(predict.named_data(other.config, name).config)
+        for field in sorted({*source, *_CHOOSE} & wanted.keys(), reverse=True):
+            if found.get(field) != wanted[field]:
+                return (
+                    f"{field} of the {name} data is {wanted[field]!r} in {first.folder} and "
+                    f"{found.get(field)!r} in {other.folder}"
+                )
+    return ""
+
+
+def _of(folder: Path, is_given: bool) -> list[Path]:
+    """Returns a run alone, or the trials of a study."""
+    if (folder / layout.PARAMS).exists():
+        if not is_given:
+            raise ConfigError(
+                f"{folder} is a run, not a study: name others, too: {{runs}}", runs="a,b,c"
+            )
+        return [folder]
+    trials = sorted(path.parent for path in (folder / _TRIALS).glob(f"*/{layout.PARAMS}"))
+    if not trials:
+        kind = "a run or a study" if is_given else "a study (--runs=a,b,c names runs)"
+        raise ConfigError(f"{folder} is not {kind}: it has no {layout.PARAMS} and no {_TRIALS}/")
+    ended = [path for path in trials if (found := status.read(path)) and found.state in _ENDED]
+    if rest := len(trials) - len(ended):
+        name = display_names.of(folder)
+        console.say(f"{name}: {rest} of {len(trials)} trials have not finished: left out")
+    if not ended:
+        raise ConfigError(f"{folder}: none of {len(trials)} trials has finished")
+    return ended
+
+
+def _member(folder: Path, checkpoint: str) -> Member:
+    experiment, path = load_model.stored(folder, checkpoint)
+    multitask.check_one(experiment.task, "{mode}", mode="ensemble")
+    return Member(folder, experiment, path, restore.step_of(path))
