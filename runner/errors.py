@@ -145,4 +145,4 @@ def from_graph(error: BaseException) -> RunnerError | None:
 
 
 def _of_the_disk(said: str) -> RunnerError:
-    return RunnerError(f"{said}; once it can be written again, the same command goes on")
+    return RunnerError(f"{said}; make it writable and rerun the command to continue")

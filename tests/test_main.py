@@ -47,7 +47,7 @@ def test_the_last_line_on_stdout_is_the_result_as_json(capsys):
         (["--mode=train", "--gin_fil=x.gin"], "unknown flag --gin_fil --gin_file"),
         (["--mode=train", "extra"], "extra flag"),
         (["--mode=train", "--checkpoint=best"], "--checkpoint --mode=train eval"),
-        (["--mode=eval", "--checkpoint="], "--checkpoint= nothing"),
+        (["--mode=eval", "--checkpoint="], "--checkpoint= empty"),
         (["--mode=train", "--model_dir="], "--model_dir missing"),
         (["--mode=train", "--help=modess"], "mean modes"),
         (["--print_config=al"], "--print_config=al choose changed"),

@@ -40,7 +40,7 @@ def _prepare(mode: Mode, call: Call, options: Any) -> None:
     """Validates the configuration, and completes it."""
     if call.config is None:
         raise ConfigError(
-            f"{mode.name} needs a configuration: give what runner.load returns, or the directory "
+            f"{mode.name} needs a configuration: pass the result of runner.load, or the directory "
             f"of a run that has {layout.GIN}"
         )
     from runner import config

@@ -69,10 +69,10 @@ class Ending:
         if step is None:
             return ""
         if not step:
-            return " before the first step; the same command starts again"
+            return " before the first step; rerun the command to start"
         if not error.saved:
-            return f" at step {step:,}; the same command goes on from the newest checkpoint"
-        return f" at step {step:,}; everything is saved, and the same command goes on"
+            return f" at step {step:,}; rerun the command to continue from the newest checkpoint"
+        return f" at step {step:,}; everything is saved; rerun the command to continue"
 
     def _for_a_program(self, error: BaseException) -> dict[str, Any]:
         if isinstance(results := getattr(error, "results", None), dict) and results:

@@ -82,8 +82,8 @@ def options_of(mode: Mode, arguments: Mapping[str, Any]) -> Any:
                 continue  # False has no effect in any mode
             raise parser.unknown_argument(name, mode)
         if known[name].shell and value is not known[name].default:
-            where = "; runner.load takes what configures" if name in groups.INHERITED else ""
-            raise ConfigError(f"{name} is an option of the command line alone{where}")
+            where = "; pass it to runner.load" if name in groups.INHERITED else ""
+            raise ConfigError(f"{name} is only available on the command line{where}")
         values[name] = known[name].value(value)
     return mode.options(**values)
 

@@ -17,20 +17,36 @@ from runner.errors import ConfigError
 
 _USAGE = "runner --mode=MODE --gin_file=FILE --model_dir=DIRECTORY [...]"
 _EPILOG = """\
-The options of a mode: runner --mode=predict --help
-All values and where they are set: runner --gin_file=digits.gin --print_config[=changed]
-Shell completion: eval "$(runner --completion=bash)", or zsh
-Versions: runner --version
-More help: --help=experiments, --help=digits.gin (one of them), --help=RunConfig (or another section
-of the configuration), --help=RunConfig.seed (a field), --help=learning_rate (a search)
+More help:
+  runner --mode=predict --help      options of a mode
+  runner --help=experiments         bundled experiments
+  runner --help=digits.gin          an experiment
+  runner --help=RunConfig           a config class (or RunConfig.seed, one of its fields)
+  runner --help=learning_rate       search names and descriptions
+  runner --gin_file=digits.gin --print_config[=changed]
+                                    every value and where it was set
+  runner --version                  versions
+  eval "$(runner --completion=bash)"
+                                    shell completion (bash or zsh)
 
-Rerun a command to resume. The last line on stdout is the result as JSON; logs go to stderr, and so
-do tables but those of runs and compare. Values are set in this order, and the last one wins: the
-defaults or --experiment, gin files, gin params, YAML files, --params_override, single flags.
+Resuming: rerun the command to continue from the newest checkpoint.
 
-Exit codes: 0 finished, 1 unexpected failure, 2 a mistake in flags or configuration, 3 diverged,
-4 an export was rejected, 5 the compared runs differ, 6 a job was given up, 130 stopped by
-SIGINT and 143 preempted by SIGTERM, all saved: start it again.
+Output: the last line on stdout is the result as JSON. Logs and tables go to stderr, except the
+tables of runs and compare, which go to stdout.
+
+Precedence, lowest first: defaults or --experiment, gin files, gin params, YAML files,
+--params_override, flags that set a single value.
+
+Exit codes:
+  0    finished
+  1    unexpected failure
+  2    invalid flags or configuration
+  3    training diverged
+  4    an export was rejected
+  5    the compared runs differ
+  6    a job was given up
+  130  stopped by SIGINT; everything is saved, rerun the command to continue
+  143  preempted by SIGTERM; everything is saved, rerun the command to continue
 """
 _COMMON = ("--mode", "--model_dir", "--help", "--version", "--completion")
 
@@ -105,7 +121,7 @@ def long_form(argument: str, options: Mapping[str, Option]) -> str:
     name, equals, value = argument.removeprefix("--").partition("=")
     option, opposite = options.get(name), options.get(name.removeprefix("no"))
     if option and option.is_switch and option.parse is None and equals:
-        raise ConfigError(f"--{name}={value}: it takes no value")
+        raise ConfigError(f"--{name}={value}: --{name} takes no value")
     if option is None and opposite and opposite.parse is truth and not equals:
         return f"--{opposite.name}=false"
     return argument
@@ -130,7 +146,7 @@ def _take(rest: Sequence[str], mode: Mode, flags: dict[str, Any]) -> None:
     name = mode.positional
     known = [flags[name]] if flags.get(name) else []
     if name == "model_dir" and len([*known, *rest]) > 1:
-        raise ConfigError(f"--mode={mode.name} takes one directory, not {len([*known, *rest])}")
+        raise ConfigError(f"--mode={mode.name} takes one directory, got {len([*known, *rest])}")
     flags[name] = ",".join([*known, *rest])
 
 
@@ -181,7 +197,11 @@ def help_of(mode: Mode) -> str:
 def overview() -> str:
     """Returns the modes, grouped, each with its description."""
     width = shutil.get_terminal_size((100, 24)).columns
-    lines = [f"usage: {_USAGE}", "", "An experiment runner for TensorFlow."]
+    lines = [
+        f"usage: {_USAGE}",
+        "",
+        "Train, evaluate and export TensorFlow models from gin configurations.",
+    ]
     heading = ""
     for mode in table.modes().values():
         if mode.heading != heading:
@@ -211,7 +231,7 @@ def _unknown(rest: Sequence[str], mode: Mode) -> str:
         return f"unknown flag {name}; {instead}"
     field = name.lstrip("-").replace("-", "_")
     if any(row.field == field for section in facts.table() for row in section.fields):
-        return f"unknown flag {name}; {field} is in the configuration: see --help={field}"
+        return f"unknown flag {name}; {field} is a configuration field, see --help={field}"
     own = [*_COMMON, *(f"--{option}" for option in table.options(mode))]
     return f"unknown flag {name}{did_you_mean(name, own) or did_you_mean(name, all_flags())}"
 
@@ -261,7 +281,7 @@ def _answer(arguments: Sequence[str]) -> None:
             raise SystemExit(0)
         if flag == "--help" and equals:
             if not re.search(r"[^\W_]", topic):
-                raise ConfigError(f"--help={topic} names nothing; try --help, or --help=modes")
+                raise ConfigError(f"--help={topic} is not a topic; try --help or --help=modes")
             from runner.command.help import topics
 
             print(topics.answer(topic, _asked(arguments)))

@@ -11,7 +11,9 @@ from runner.core import plugins
 from runner.core.spelling import did_you_mean
 from runner.errors import ConfigError
 
-HEADINGS = (*("Begin", "Train", "Evaluate and use", "Many runs", "Look at runs", "Try and verify"),)
+HEADINGS = (
+    *("Create", "Train", "Evaluate and use", "Many runs", "Look at runs", "Try and verify"),
+)
 _PACKAGE = "runner.command.modes"
 _MOST = 6  # modes that a message names
 
@@ -49,7 +51,7 @@ def named(name: str, shown: str) -> Mode:
 def unknown(mode: str, shown: str, known: Sequence[str] = ()) -> str:
     """Returns the message about an unknown mode, which the user wrote as `shown`."""
     known = known or tuple(modes())
-    return f"{shown}: no such mode{did_you_mean(mode, known)} (modes: {', '.join(known)})"
+    return f"{shown}: unknown mode{did_you_mean(mode, known)} (modes: {', '.join(known)})"
 
 
 def options(mode: Mode) -> dict[str, option.Option]:
@@ -66,11 +68,11 @@ def not_an_option(name: str, mode: Mode) -> ConfigError:
     """Returns the error about an option that only other modes have."""
     able = taking(name)
     if len(able) <= _MOST:
-        where = f"it is for {', '.join(able)}"
+        where = f"only {', '.join(able)} {'has' if len(able) == 1 else 'have'} it"
     elif issubclass(mode.options, groups.OfRuns):
         where = "each run has its own configuration"
     else:
-        where = f"it is for modes such as {', '.join(able[:3])}"
+        where = f"modes that have it include {', '.join(able[:3])}"
     shown: dict[str, Any] = {name: None, "mode": mode.name or "MODE"}
     whose = "{mode}" if mode.name else "a command without {mode}"
     return ConfigError(f"{{{name}}} is not an option of {whose}: {where}", **shown)

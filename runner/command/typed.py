@@ -18,10 +18,10 @@ _NOTHING = """\
 no flags given. Try:
     runner --mode=train_and_eval --gin_file=digits.gin --model_dir=runs/digits
     runner --mode=init --like=images my_project
-    runner --help                 the modes
-    runner --mode=predict --help  the options of a mode
-    runner --help=experiments     the bundled experiments
-    runner --help=learning_rate   where a value is set"""
+    runner --help                 modes
+    runner --mode=predict --help  options of a mode
+    runner --help=experiments     bundled experiments
+    runner --help=learning_rate   search names and descriptions"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,10 +145,10 @@ def _configured(command: Command) -> Command:
         if not command.mode.directory:
             raise ConfigError("nothing to run: give --gin_file or --experiment")
         if isinstance(renamed := getattr(options, "overwrite", None), str):
-            raise ConfigError(f"--overwrite={renamed}: give --gin_file or --experiment, too")
+            raise ConfigError(f"--overwrite={renamed} also needs --gin_file or --experiment")
         if not (own := begun.configuration(model_dir)):
             where = "" if model_dir else f", or --model_dir of a run that has {layout.GIN}"
-            lacks = f"; {model_dir} has no {layout.GIN} of a run" if model_dir else ""
+            lacks = f" ({model_dir} has no {layout.GIN} of a run)" if model_dir else ""
             raise ConfigError(f"nothing to run: give --gin_file or --experiment{where}{lacks}")
         command = command.replace(gin_file=own)
     from runner.configuration import gin_parser
@@ -163,10 +163,7 @@ def _for_reads(command: Command) -> Command:
     if idle := [name for name in command.flags if name not in known]:
         raise ConfigError(f"--{idle[0]} has no effect with --print_config=reads")
     if not command.model_dir:
-        raise ConfigError(
-            "--print_config=reads shows what a run has read: give its directory, "
-            "--model_dir=runs/..."
-        )
+        raise ConfigError("--print_config=reads needs the directory of a run: --model_dir=runs/...")
     return command
 
 
@@ -175,8 +172,7 @@ def _check_directory(command: Command) -> None:
     mode, model_dir = command.mode, command.model_dir
     if model_dir and not mode.directory:
         raise ConfigError(
-            f"--mode={mode.name} leaves nothing in a run's directory: leave --model_dir out "
-            "(--output=FILE keeps the results)"
+            f"--mode={mode.name} does not use --model_dir; pass --output=FILE to keep the results"
         )
     command.options.check(model_dir)
     check_model_dir(mode, model_dir or command.flags.get("runs_dir"))

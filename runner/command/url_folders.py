@@ -33,7 +33,7 @@ def local(mode: Mode, call: Call, options: Any) -> Iterator[tuple[Call, Any]]:
     output = getattr(options, "output", None)
     if output and urls.is_url(output):
         raise ConfigError(
-            "{output}: must be a local file; what stays in the run's folder is copied with it",
+            "{output}: must be a local file. Files in the run's directory are copied to its URL",
             output=urls.shown(output),
         )
     with contextlib.ExitStack() as inside:
@@ -54,11 +54,11 @@ def local(mode: Mode, call: Call, options: Any) -> Iterator[tuple[Call, Any]]:
             raise ConfigError(f"{{model_dir}}: {mode.name} needs a local directory", **where)
         if mode.url_needs and not getattr(options, mode.url_needs):
             needed: dict[str, Any] = {mode.url_needs: None}
-            raise ConfigError(f"{{model_dir}}: give {{{mode.url_needs}}}", **where, **needed)
+            raise ConfigError(f"{{model_dir}}: also give {{{mode.url_needs}}}", **where, **needed)
         mirror = getattr(getattr(call.config, "run", None), "mirror", "")
         if mirror and urls.check(mirror, "RunConfig.mirror = ") != url:
             raise ConfigError(
-                f"RunConfig.mirror is for a local --model_dir; {urls.shown(url)} is one already"
+                f"RunConfig.mirror needs a local --model_dir; {urls.shown(url)} is already a URL"
             )
         if _workers(call):
             check_shared(url)
@@ -88,7 +88,7 @@ def together(mode: Mode, model_dir: str, options: Any, stop: signals.Stop) -> It
     url = urls.check(model_dir, "--model_dir=")
     if mode.url != WRITES:
         raise ConfigError(
-            f"--workers={options.workers}: {mode.name} with a URL is done by one process"
+            f"--workers={options.workers}: {mode.name} with a URL runs in a single process"
         )
     if (found := elastic.machines(options)) and found.size > 1:
         check_shared(url)
@@ -101,8 +101,8 @@ def check_shared(model_dir: str) -> None:
     """Raises if workers on several machines cannot share the directory."""
     if urls.is_url(model_dir):
         raise ConfigError(
-            f"--model_dir={urls.shown(model_dir)}: workers on several machines need a folder that "
-            "all of them see; RunConfig.mirror copies it to a bucket"
+            f"--model_dir={urls.shown(model_dir)}: workers on several machines need a shared "
+            "directory. RunConfig.mirror can copy it to a bucket"
         )
 
 
@@ -139,7 +139,7 @@ def _mirror(mode: Mode, call: Call, options: Any) -> str:
     if there := local_folders.copied_to(call.model_dir):  # by a supervisor
         if there == url:
             return ""
-        raise ConfigError(f"RunConfig.mirror is for a local --model_dir; this one is {there}")
+        raise ConfigError(f"RunConfig.mirror needs a local --model_dir; this one is {there}")
     if mode.instead_of_mirror:
         raise ConfigError(
             f"RunConfig.mirror copies one run; for {mode.name}, {mode.instead_of_mirror}"

@@ -24,10 +24,10 @@ def describe(experiment: Any, *, trains: bool, evaluates: bool) -> Iterator[str]
     limits = of(experiment)
     if trains and (number := limits.get("train")):
         what = "its first batch" if number == 1 else f"its first {number:,} batches"
-        yield f"a trial: training repeats {what} (RunConfig.limit_train)"
+        yield f"trial run: training repeats {what} (RunConfig.limit_train)"
     if evaluates and (number := limits.get("evaluation")):
-        what = "the first batch counts" if number == 1 else f"the first {number:,} batches count"
-        yield f"a trial: of each evaluated set only {what} (RunConfig.limit_evaluation)"
+        what = "the first batch" if number == 1 else f"the first {number:,} batches"
+        yield f"trial run: evaluations use only {what} (RunConfig.limit_evaluation)"
 
 
 def check_training(data: Any, limit: int) -> None:
@@ -40,6 +40,6 @@ def check_training(data: Any, limit: int) -> None:
     examples = size() if limit and batch > 0 and callable(size) else None
     if examples and examples <= (limit - 1) * batch:
         raise ConfigError(
-            f"RunConfig.limit_train = {limit} limits nothing: {examples:,} examples in batches of "
+            f"RunConfig.limit_train = {limit} has no effect: {examples:,} examples in batches of "
             f"{batch:,} are {-(-examples // batch):,} batches"
         )

@@ -81,12 +81,12 @@ class Grid:
         every = sorted({each for each in (self.checkpoint, *commits) if each < self.end})
         told = [n for n in every if not any(n % less == 0 for less in every if less < n)]
         steps = " and ".join(f"every {_shown(n)}" for n in told)
-        when = f"{steps} steps and at the end" if told else "at the end alone"
+        when = f"{steps} steps and at the end" if told else "at the end only"
         if finer and not self.evaluations_commit:
-            when += ", and where an evaluation is among the best"
+            when += ", and after an evaluation that is among the best"
         elif finer:
-            when += ", since each evaluation commits first (RunConfig.evaluations_commit)"
-        return f"{when}, and after {self.seconds:g} s without one" if self.seconds else when
+            when += ", because each evaluation saves one (RunConfig.evaluations_commit)"
+        return f"{when}, and {self.seconds:g} s after the last one" if self.seconds else when
 
     def next(self, step: int, longest: int) -> int:
         """Returns where the loop that starts at `step` ends: the nearest step with any event.

@@ -162,5 +162,5 @@ class Evaluation:
         if self._evaluator.left_out and not self.log.limited and not self._told:
             self._told = True
             steps = f"TrainerConfig.validation_steps = {self._batches}"
-            console.say(f"{steps} leaves out examples of the validation data; -1 counts them all")
+            console.say(f"{steps} skips part of the validation data; -1 evaluates all examples")
         return logs

@@ -80,7 +80,7 @@ class FinalTest:
         best = checkpoint_files.latest(self._best) if self._best else None
         if best is None:
             why = self._too_early()
-            console.say(f"there is no best checkpoint{why}: the last weights are tested")
+            console.say(f"testing the last weights, because there is no best checkpoint{why}")
         tested: dict[str, records.Test] = {}
         if self._config.run.test.last or best is None:
             tested["last"] = self._test(step, "last", last)
@@ -113,7 +113,7 @@ class FinalTest:
         self._rows.append(row)
         self._draw(weights, row.tested, self._charts(logs))
         console.say(
-            f"tested the {weights} weights, of step {row.tested:,}, in {seconds:.1f} s"
+            f"tested the {weights} weights (step {row.tested:,}) in {seconds:.1f} s"
             f"{progress.limited(row)}: "
             f"{progress.values(metrics)}"
         )

@@ -105,7 +105,7 @@ def _of(
         raise
     except Exception as error:  # raised by the task, which may need all of the data
         why = f"{type(error).__name__}: {error}".splitlines()[0]
-        console.say(f"the metrics' names are not checked: one batch alone fails ({why})")
+        console.say(f"metric names cannot be checked, because evaluating one batch fails ({why})")
         return None
 
 

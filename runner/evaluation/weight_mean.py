@@ -98,7 +98,7 @@ class WeightMean:
         if len(steps) < 2:
             if is_wanted(self.config):
                 console.say(
-                    f"no mean of weights: it needs two checkpoints, and there are {len(steps)} "
+                    f"no mean of weights: two checkpoints are needed, but there are {len(steps)} "
                     "(WeightMeanConfig)"
                 )
             return {}
@@ -122,8 +122,8 @@ class WeightMean:
         _keep(row, target)
         self.rows.append(row)
         console.say(
-            f"evaluated the mean of {len(steps)} checkpoints, of steps {steps[0]:,} to "
-            f"{steps[-1]:,}, in {seconds:.1f} s{progress.limited(row)}: "
+            f"evaluated the mean of {len(steps)} checkpoints (steps {steps[0]:,} to "
+            f"{steps[-1]:,}) in {seconds:.1f} s{progress.limited(row)}: "
             f"{progress.values(row.metrics)}"
         )
         self.built.restore(self.folder / checkpoint_files.name_of(step))

@@ -105,7 +105,7 @@ def check(name: str) -> None:
     if name not in LAUNCHERS:
         known = ", ".join(LAUNCHERS)
         raise ConfigError(
-            f"--launch={name}: no such launcher; there are {known}{did_you_mean(name, LAUNCHERS)}"
+            f"--launch={name}: unknown launcher; available: {known}{did_you_mean(name, LAUNCHERS)}"
         )
 
 

@@ -133,8 +133,7 @@ class Cluster:
         own = self._ray.get_runtime_context().get_node_id()
         if all(node["NodeID"] != own for node in alive):
             raise RunnerError(
-                "the Ray node of this machine is gone; start the same command again once there "
-                "is one"
+                "the Ray node of this machine is gone; rerun the command once there is one"
             )
         return alive
 

@@ -92,7 +92,7 @@ class _Head:
             self._stop.abandon(
                 RunnerError(
                     f"the head of the Ray cluster at {self._address} has not answered for "
-                    f"{text.duration(silence)}; start the same command again once there is one"
+                    f"{text.duration(silence)}; rerun the command once there is one"
                 )
             )
 
@@ -142,7 +142,7 @@ def _connect_here(ray: Any, address: str, quiet: Mapping[str, Any]) -> None:
             ray.init(address=address, **quiet)
             return
     ray.init(address="local", include_dashboard=False, object_store_memory=_STORE_BYTES, **quiet)
-    console.say("no Ray cluster runs on this machine: one was started for this command")
+    console.say("started a Ray cluster for this command, because none runs on this machine")
 
 
 @contextlib.contextmanager

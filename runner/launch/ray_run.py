@@ -120,7 +120,7 @@ class _Task:
             losses = losses + 1 if self._reached == before else 1
             if losses > _MOST_LOSSES:
                 raise RunnerError(f"{losses} nodes were lost in a row before a step was made")
-            console.say("its node is gone: starting again on another")
+            console.say("the node is lost; restarting on another node")
 
     def _once(self) -> int:
         task = self._cluster.start(self._job.arguments, self.log, None, answer=self._out)

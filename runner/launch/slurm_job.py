@@ -60,13 +60,13 @@ def requeue() -> None:
     found = _run("scontrol", "requeue", name())
     if found is None:
         console.say(
-            "scontrol is missing or does not answer: the job starts again only if Slurm's "
-            "RequeueExit has 143"
+            "scontrol is missing or does not respond; Slurm requeues the job only if its "
+            "RequeueExit includes 143"
         )
     elif found.returncode:
-        console.say(f"Slurm does not start the job again: {found.stderr.strip()}")
+        console.say(f"Slurm did not requeue the job: {found.stderr.strip()}")
     else:
-        console.say(f"job {name()} was preempted and waits in the queue again")
+        console.say(f"job {name()} was preempted and is queued again")
         time.sleep(_SECONDS)
 
 

@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
     starts = given.logs / f"{given.launcher}-{job}.jsonl"
     if (idle := _idle(starts, row)) >= given.tries:
         console.say(
-            f"the last {idle} starts were preempted before they had made a step: giving up "
+            f"giving up, because the last {idle} attempts were preempted before the first step "
             f"(LaunchConfig.tries = {given.tries})"
         )
         return GaveUpError.exit_code

@@ -173,10 +173,10 @@ class _Supervisor:
         """Prepares the next generation."""
         if verdict.refused:
             self._gathering.refused.add(verdict.refused)
-            console.say(f"a run of {verdict.refused} workers is refused; trying fewer")
+            console.say(f"a run of {verdict.refused} workers was rejected; trying fewer")
             return
         if verdict.then == "regroup":
-            console.say(f"{verdict.reason}; all is saved, starting again")
+            console.say(f"{verdict.reason}; everything is saved, restarting")
             return
         self._patience.count(progressed=progressed)
         own = generation.workers(self._plan.machine)
@@ -185,7 +185,7 @@ class _Supervisor:
         if verdict.worker in own and seconds and self.best(len(generation.hosts) - 1):
             self._plan.slots.rest(slots[own.index(verdict.worker)], seconds)
             rests = f", without it for {text.duration(seconds)}"
-        console.say(f"{verdict.reason}; starting again{rests}")
+        console.say(f"{verdict.reason}; restarting{rests}")
 
     def _leave(self, verdict: Verdict, printed: str) -> int:
         """Ends with the outcome of the run."""
@@ -261,7 +261,7 @@ class _Watch:
             self._commit = watch.Glance(self._plan.folder / layout.CHECKPOINT)
             self._commit.changed()
             more = text.counted(best - size, "worker")
-            console.say(f"{more} can be taken in, which happens after the next commit")
+            console.say(f"{more} can join, after the next checkpoint")
         elif self._commit.changed():
             return Verdict("regroup", _PREEMPTED, f"from {size} to {best} workers")
         return None

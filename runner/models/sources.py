@@ -110,7 +110,8 @@ def _check_folds(config: Any) -> None:
         raise ConfigError(inputs.one_source(own, validation.input_path))
     if config.validation.name:
         console.say(
-            f"{validation.side()} of the training data validates, not @{config.validation.name}"
+            f"validating on {validation.side()} of the training data, "
+            f"not on @{config.validation.name}"
         )
 
 

@@ -236,7 +236,7 @@ class _Start:
     def _refusal(self, seen: claim_file.Seen) -> str:
         return (
             f"{self.path.parent} is being written by {self._described(seen)}; "
-            f"stop that one first, or choose another {self.instead}"
+            f"stop it first, or choose another {self.instead}"
         )
 
     def _described(self, seen: claim_file.Seen) -> str:

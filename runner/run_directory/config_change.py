@@ -127,8 +127,8 @@ def check(
         lines = "".join(f"\n  {_line(change, experiment, places)}" for change in refused)
         raise ConfigError(
             f"{model_dir} was trained with another configuration:{lines}\n"
-            "go on with the new one: {allow_config_change}, or begin anew in another {model_dir}"
-            f"{_kept_by(refused, places)}",
+            "To accept the change, use {allow_config_change}. To start a new run, choose another "
+            f"{{model_dir}}{_kept_by(refused, places)}",
             allow_config_change=True,
             model_dir=None,
         )
@@ -156,7 +156,7 @@ def _kept_by(refused: Iterable[Change], places: Mapping[str, str]) -> str:
     ]
     if not kept:
         return ""
-    return f"; to keep the learning rate as it was, set {', '.join(kept)}"
+    return f". To keep the old learning rate, set {', '.join(kept)}"
 
 
 def _read(path: Path) -> Mapping[str, Any]:

@@ -16,14 +16,16 @@ def check(folder: Path, typed: str | bool) -> None:
     name = folder.absolute().name
     if typed is True:
         raise ConfigError(
-            f"this removes the run in {folder}: if you want that, give its name, {{overwrite}}",
+            f"this deletes the run in {folder}; to confirm, give its name: {{overwrite}}",
             overwrite=name,
         )
     if typed != name:
-        raise ConfigError(f"{{overwrite}}: the run in {folder} is called {name}", overwrite=typed)
+        raise ConfigError(
+            f"{{overwrite}}: the name of the run in {folder} is {name}", overwrite=typed
+        )
     if (folder / layout.STUDY).exists():
         raise ConfigError(
-            f"{{overwrite}}: {folder} is a study; remove it yourself", overwrite=typed
+            f"{{overwrite}}: {folder} is a study; delete it yourself", overwrite=typed
         )
 
 
@@ -53,7 +55,7 @@ def begin_anew(folder: Path, typed: str | bool, *, more: Collection[str] = ()) -
             else:
                 path.unlink(missing_ok=True)
     if found:
-        console.say(f"removed the run that was in {display_names.of(folder)}")
+        console.say(f"removed the previous run in {display_names.of(folder)}")
 
 
 def _is_of_run(name: str, more: Collection[str]) -> bool:

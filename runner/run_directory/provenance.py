@@ -141,7 +141,7 @@ def _starts(path: Path) -> list[dict[str, Any]]:
         files.make_folder(aside.parent)
         path.replace(aside)
         name, kept = display_names.of(path), display_names.of(aside)
-        console.say(f"{name} was damaged: it is written anew, and the old one is in {kept}")
+        console.say(f"{name} was damaged and is rewritten; the old file is in {kept}")
         return []
 
 

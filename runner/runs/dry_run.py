@@ -114,7 +114,7 @@ def _evaluating(call: Call, scratch: Path, checkpoint: str | None) -> dict[str, 
     if path is None:
         built.initialize(whole=checkpoint is not None)
         name = display_names.of(model_dir)
-        console.say(f"{name} has no checkpoint yet: the weights are the initial ones")
+        console.say(f"{name} has no checkpoint yet; using the initial weights")
     else:
         built.restore(path)
         console.say(f"{path.name} restores cleanly")
@@ -135,9 +135,7 @@ def _step(trainer: trainer.Trainer) -> float:
     seconds = (time.perf_counter() - start) / _TIMED_STEPS
     if broken:
         raise DivergedError(f"after {_TIMED_STEPS + 1} steps not finite: {', '.join(broken[:3])}")
-    console.say(
-        f"first step {first:.2f} s with compiling, loss {loss:.4g}; then {seconds:.4f} s a step"
-    )
+    console.say(f"first step {first:.2f} s (compiles), loss {loss:.4g}; next step {seconds:.4f} s")
     return round(seconds, 6)
 
 
@@ -155,7 +153,7 @@ def _save_and_restore(state: training_state.TrainingState) -> int:
             raise RunnerError(f"{variable.name} is not restored from a checkpoint")
     files = [*checkpoint_files.data(path), checkpoint_files.index(path)]
     size = sum(file.stat().st_size for file in files)
-    console.say(f"a checkpoint of {text.size(size)} saved and restored in {seconds:.2f} s")
+    console.say(f"saved and restored a checkpoint of {text.size(size)} in {seconds:.2f} s")
     return size
 
 
@@ -168,7 +166,7 @@ def _evaluate(experiment: config.Experiment, built: evaluator.Evaluator) -> dict
         if each.dataset is not None and each.task is None:
             with built.strategy.scope():
                 next(iter(each.dataset))
-            console.say(f"set {each.name!r}: read one batch")
+            console.say(f"evaluation set {each.name!r}: read one batch")
             continue
         what = f"task {each.name!r}: " if each.task else ""
         _say_shapes(f"{what}validation batch", each.dataset or built.eval_dataset)

@@ -151,7 +151,7 @@ class EvaluatorRun:
         checkpoint_files.list_committed(target.parent, [target.name])
         self._evaluation.run(steps[-1], target)
         listed, where = ", ".join(f"{n:,}" for n in steps), display_names.of(target.parent)
-        console.say(f"the mean of steps {listed} is in {where}")
+        console.say(f"the mean of the weights at steps {listed} is in {where}")
 
     def evaluate_initial(self, path: Path) -> None:
         """Evaluates the task's `init_checkpoint` and records the result as that of step 0.
@@ -251,7 +251,7 @@ class EvaluatorRun:
             was = ", ".join(map(str, sorted(before)))
             raise ConfigError(
                 f"RunConfig.limit_evaluation = {limit}: evaluations in {self._folder} had {was}, "
-                "and are not comparable; give this evaluator another EvaluatorConfig.name"
+                "and are not comparable. Set another EvaluatorConfig.name"
             )
 
     def _why_nothing(self, training: watch.Watch) -> str:
@@ -296,7 +296,7 @@ class EvaluatorRun:
         step = checkpoint_files.step_in(path.name) or 0
         name = evaluation_log.checkpoint_name(path, self._model_dir)
         self.history.append(kind(step, name, reason, time.time()))
-        console.say(f"{name}: {reason}; it is left out")
+        console.say(f"skipping {name}: {reason}")
 
     def _enough(self) -> bool:
         most = self._options.max_evaluations

@@ -165,7 +165,9 @@ def _pretrained(call: Call, source: _Source, place: versions.Version) -> dict[st
         }
         files.write_json(folder / layout.EXPORT_FACTS, facts)
         path = place.publish(folder, accepted=True)
-        console.say(f"{place.format}: {display_names.of(path)} holds {', '.join(found['items'])}")
+        console.say(
+            f"{place.format}: {display_names.of(path)} contains {', '.join(found['items'])}"
+        )
         return {**facts, "path": str(path)}
 
 
@@ -175,8 +177,7 @@ def _in_float32(experiment: config.Experiment) -> config.Experiment:
         return experiment
     made = sections.unlocked(experiment)
     console.say(
-        f"trained in {made.runtime.mixed_precision_dtype}; exported to compute in float32, and "
-        "scored so"
+        f"trained in {made.runtime.mixed_precision_dtype}; exporting and scoring in float32"
     )
     made.runtime.mixed_precision_dtype = "float32"
     return made
@@ -208,7 +209,7 @@ def _published(
 def _kept(place: versions.Version) -> dict[str, Any]:
     """Returns the facts of a version that an earlier export has made."""
     name = display_names.of(place.accepted)
-    console.say(f"{place.format}: {name} exists already, of the same checkpoint")
+    console.say(f"{place.format}: {name} already exists for the same checkpoint")
     return {**(place.facts() or {}), "path": str(place.accepted)}
 
 

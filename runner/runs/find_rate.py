@@ -119,5 +119,5 @@ def _write(output: Path, curve: rate_curve.RateCurve, found: dict[str, Any]) -> 
     """Writes the curve as JSON, and also as a plot unless `output` is a .json file."""
     if output.suffix != ".json":
         curve.draw(output)
-        console.say(f"picture in {output}")
+        console.say(f"wrote the plot to {output}")
     files.write_json(output.with_suffix(".json"), found)

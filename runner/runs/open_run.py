@@ -170,12 +170,12 @@ def _truncated_history(
         said = f"{folder / layout.HISTORY} has lost {lost} that {source} followed"
         if not may_lose:
             raise ConfigError(
-                f"{said}.\nEarly stopping, the learning rate and the best checkpoint follow from "
-                "its rows: restore a copy of the file, or go on with what is left by "
+                f"{said}.\nEarly stopping, the learning rate and the best checkpoint depend on "
+                "these rows. Restore a copy of the file, or continue without them with "
                 "{allow_lost_history}",
                 allow_lost_history=True,
             )
-        console.say(f"{display_names.in_text(said)}; going on with what is left")
+        console.say(f"{display_names.in_text(said)}; continuing with the remaining rows")
     rows.drop_after(restore.step_of(source) if source else 0)
     return rows
 
@@ -213,8 +213,8 @@ def _check_training_rows(
     if log.step < newest:
         name = display_names.of(folder / layout.TRAINING_ROWS)
         console.say(
-            f"{name} has lost training rows: the newest is of step "
-            f"{log.step:,}, and {display_names.of(source)} followed one of step {newest:,}"
+            f"{name} has lost training rows: the newest is for step {log.step:,}, but "
+            f"{display_names.of(source)} was saved after step {newest:,}"
         )
 
 

@@ -87,7 +87,7 @@ def predict(
         if lines and not overwrite:
             raise _made_of_something_else(target, lines)
         if target.results and not overwrite:
-            console.say(f"{display_names.of(plan.output)} is complete; nothing is left to do")
+            console.say(f"{display_names.of(plan.output)} is already complete")
             return Outcome(target.results, built)
         with _claimed(target):
             if lines:
@@ -111,8 +111,8 @@ def rehearse(
     tables = (made.add(columns) for columns in batch.columns())
     for table in itertools.islice(filter(None, tables), 1):
         (row,) = writers.json_rows(table.slice(0, 1).to_batches()[0]).to_pylist()
-        console.say(f"the first row: {row}")
-    console.say(f"{display_names.of(plan.output)} is not written")
+        console.say(f"first row: {row}")
+    console.say(f"dry run: {display_names.of(plan.output)} was not written")
     return Outcome({"status": "rehearsed", "model_dir": str(call.model_dir)}, built)
 
 
@@ -232,9 +232,8 @@ def _write(
     """Predicts the remaining examples, and writes the file. Returns the results."""
     begin, start = target.progress, time.perf_counter()
     if begin.parts:
-        console.say(
-            f"going on after {text.counted(begin.rows, 'row')} in {display_names.of(target.folder)}"
-        )
+        done = text.counted(begin.rows, "row")
+        console.say(f"continuing after {done} in {display_names.of(target.folder)}")
     with order.recorded() as placements:
         iterator = _inputs(call.config, built, plan, begin.batch)
     made = rows.Rows(

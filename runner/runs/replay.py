@@ -55,11 +55,11 @@ def replay(
     experiment = _as_it_was(call.model_dir, first, last)
     output = output or call.model_dir / layout.REPLAY / f"{first}-{last}"
     if output.exists() and any(output.iterdir()) and not overwrite:
-        raise ConfigError(f"{output} is there already: {{overwrite}} replaces it", overwrite=True)
+        raise ConfigError(f"{output} already exists; {{overwrite}} replaces it", overwrite=True)
     with tempfile.TemporaryDirectory(prefix="runner-") as scratch:
         folder = Path(scratch)
         source = _copied(call.model_dir, experiment, folder, before=first)
-        said = f"step {source:,}" if source else "the start: no earlier checkpoint is left"
+        said = f"step {source:,}" if source else "the start (no earlier checkpoint is left)"
         console.say(f"replaying steps {first:,} to {last:,} from {said}")
         inside = dataclasses.replace(call, config=experiment, model_dir=folder)
         run = open_run.open_run(inside, policies.of(experiment, evaluates=False))
@@ -175,8 +175,8 @@ class _Replay:
         parts = [each for each in parts if each.kind in ("weights", "slots", "averages")]
         differing, count = sum(each.differing for each in parts), sum(p.compared for p in parts)
         self.is_same = self.is_same is not False and not differing
-        same = f"{differing} of {count} tensors differ" if differing else "the same bits"
-        self.verdicts.append(f"step {step:,} beside {own.name} of the run: {same}")
+        same = f"{differing} of {count} tensors differ" if differing else "bit-identical"
+        self.verdicts.append(f"step {step:,} compared with {own.name} of the run: {same}")
 
 
 def _as_it_was(model_dir: Path, first: int, last: int) -> config.Experiment:

@@ -129,7 +129,7 @@ def _drive(
     driver.run()
     run.spent.turn("end")
     for name in run.state.decisions.unheard():
-        console.say(f"evaluator {name!r} was configured to decide but produced no evaluation")
+        console.say(f"evaluator {name!r} is configured to decide, but made no evaluation")
     if driver.stop_reason:
         console.say(f"stopped at step {driver.step:,}: {driver.stop_reason}")
     return driver

@@ -172,11 +172,11 @@ class TrainingRun:
         """Removes the last checkpoints of a run that has ended, if it keeps only the best."""
         keeps_best = self.state.config.run.retention.best > 0
         best = self.state.store.end(keeps_best=keeps_best)
-        again = "the same command again, or a longer run, would train"
+        again = "rerunning the command, or a longer run, would train"
         if best and keeps_best:
             console.say(
                 f"only the best checkpoint is kept (TrainerConfig.max_to_keep = 0): {again} from "
-                f"step {max(best):,} on"
+                f"step {max(best):,}"
             )
         elif best:
             console.say(f"no checkpoint is kept (RetentionConfig.best = 0): {again} from the start")
@@ -210,7 +210,7 @@ class TrainingRun:
         if self.costs.utilization:
             yield str(self.costs.utilization.peak)
         if not self.policies.grid.evaluations and (others := self._left_to_evaluators()):
-            yield f"left to evaluators: {', '.join(others)}"
+            yield f"not done by this mode, but left to evaluators: {', '.join(others)}"
         if source and self.step >= self.policies.grid.end:
             longer = (
                 "EpochsConfig.train" if config.run.epochs.train else "TrainerConfig.train_steps"
@@ -225,9 +225,9 @@ class TrainingRun:
             yield f"{begins}; {lost}" if lost else begins
         if state.source and extra_state.is_model_gardens(state.source):
             yield (
-                f"{source} was written by Model Garden, which saves neither the position in "
-                "the training data nor the states of random generators: the data continue at batch "
-                f"{self.step + 1:,} of this runner's order"
+                f"{source} was written by Model Garden, which does not save the position in the "
+                "training data or the random number generators. The data continue at batch "
+                f"{self.step + 1:,} in this runner's order"
             )
         commits = self.policies.grid.describe_commits()
         decides = bool(self.policies.best_folders and self.policies.grid.evaluations)
@@ -250,13 +250,13 @@ class TrainingRun:
             pace = state.log.pace_before
             most = f" for up to {text.duration(self.step / pace)}" if pace else ""
             yield (
-                f"before its first step, the run replays {self.step:,} batches of inputs{most} "
-                "(RunConfig.inputs = 'indexed' avoids that in new runs on TFRecords)"
+                f"replaying {self.step:,} batches of inputs before the first step{most} "
+                "(RunConfig.inputs = 'indexed' avoids this for new runs on TFRecords)"
             )
         if why := trainer.determinism.not_indexed:
             yield f"RunConfig.inputs = 'indexed' has no effect: {why}"
         if team.current().size > 1:
-            yield "with another number of workers: the same batches, if not the same bits"
+            yield "with another number of workers: the same batches, but maybe not bit-exact"
 
     def _left_to_evaluators(self) -> list[str]:
         """Lists the configured work that a run without evaluations does not do."""
@@ -273,11 +273,11 @@ class TrainingRun:
 
 
 def _kept(config: Experiment, *, decides: bool) -> str:
-    """Describes which checkpoints are kept. `decides`: whether evaluations choose a best one."""
+    """Returns which checkpoints are kept besides the best, and if no evaluation selects a best."""
     if newest := config.trainer.max_to_keep:
-        kept = f"the newest {newest} are kept"
+        kept = "keeps the newest" if newest == 1 else f"keeps the newest {newest}"
     elif not decides:
-        kept = "only the best, or else the newest, is kept after the end"
+        kept = "keeps only the best, or else the newest, after the end"
     else:
-        kept = f"{'only the best' if config.run.retention.best else 'none'} is kept after the end"
-    return f"{kept}, and those of the mean" if weight_mean.is_wanted(config) else kept
+        kept = f"keeps {'only the best' if config.run.retention.best else 'none'} after the end"
+    return f"{kept}, and those for the mean of weights" if weight_mean.is_wanted(config) else kept

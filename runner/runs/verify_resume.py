@@ -74,7 +74,7 @@ def verify_resume(call: Call) -> dict[str, Any]:
     hosts = _hosts(call.config)
     with _scratch(call.model_dir) as folder:
         once = folder / "once"
-        console.say(f"training once through, in {once}")
+        console.say(f"training without interruption in {once}")
         with child_run.ChildRun(command, once, note=console.say, hosts=hosts) as start:
             results = start.finish()
         killed, interruptions = _interrupted(command, folder, hosts)
@@ -85,11 +85,11 @@ def verify_resume(call: Call) -> dict[str, Any]:
             said = start.log.read_text(errors="replace")
             kind, difference = diagnosis.first(parts)
             raise RunnerError(
-                f"does not resume exactly ({told})\n"
+                f"resuming is not bit-exact ({told})\n"
                 f"first difference: {kind}, {difference}\n"
                 f"usual cause: {diagnosis.explain(parts, interruptions[0].resumed, said)}"
             )
-        verdict = f"resumes exactly: {_counts(parts)} ({told})"
+        verdict = f"resuming is bit-exact: {_counts(parts)} ({told})"
         if len(hosts) > 1:
             verdict += f"; {_with_one_worker(command, folder, hosts, once)}"
     console.say(verdict)
@@ -121,7 +121,7 @@ def _interrupted(
     """Returns a run that finished after two interruptions, and the interruptions."""
     for attempt in range(1, _ATTEMPTS + 1):
         run = folder / f"interrupted-{attempt}"
-        console.say("training again, with a SIGTERM and a SIGKILL in between")
+        console.say("training again, interrupted by a SIGTERM and a SIGKILL")
         interruptions = []
         for number, moment in ((signal.SIGTERM, _begun), (signal.SIGKILL, _past_a_commit)):
             with child_run.ChildRun(command, run, note=console.say, hosts=hosts) as start:
@@ -140,7 +140,7 @@ def _interrupted(
 def _with_one_worker(command: Sequence[str], folder: Path, hosts: Sequence[str], once: Path) -> str:
     """Describes how much weights differ if one worker continues where several have stopped."""
     run = folder / "one-worker"
-    console.say(f"training again, with one worker instead of {len(hosts)} after a SIGTERM")
+    console.say(f"training again, with 1 worker instead of {len(hosts)} after a SIGTERM")
     with child_run.ChildRun(command, run, note=console.say, hosts=hosts) as start:
         if not (start.wait_for(_begun(run)) and start.interrupt(signal.SIGTERM)):
             raise _too_short(1)
@@ -153,8 +153,8 @@ def _with_one_worker(command: Sequence[str], folder: Path, hosts: Sequence[str],
 
 def _too_short(times: int) -> RunnerError:
     return RunnerError(
-        f"training ended before it could be interrupted, {times} times; give it more steps "
-        f"(TrainerConfig.train_steps; of more than {_STEPS}, {_STEPS} are run)"
+        f"training ended {times} times before it could be interrupted; increase "
+        f"TrainerConfig.train_steps (at most {_STEPS} steps are run)"
     )
 
 
@@ -176,11 +176,11 @@ def _evaluates(experiment: "config.Experiment") -> bool:
 
 
 def _counts(parts: Sequence[tensors.Part]) -> str:
-    """Returns `45 tensors, 10 training rows, 2 evaluations, not one bit differs`."""
+    """Returns `45 tensors, 10 training rows, 2 evaluations, no bit differs`."""
     rows = (comparison.TRAINING_ROWS, comparison.EVALUATIONS, comparison.DECISIONS)
     counts = [f"{part.compared} {part.kind}" for part in parts if part.kind in rows]
     held = sum(part.compared for part in parts if part.kind not in rows)
-    return ", ".join([f"{held} tensors", *counts, "not one bit differs"])
+    return ", ".join([f"{held} tensors", *counts, "no bit differs"])
 
 
 @contextlib.contextmanager
@@ -198,12 +198,14 @@ def _scratch(model_dir: Path) -> Iterator[Path]:
                 shutil.rmtree(left)
         folder = Path(tempfile.mkdtemp(prefix=prefix, dir=beside))
     except OSError as error:
-        raise RunnerError(f"cannot create a scratch folder beside {model_dir}: {error}") from error
+        raise RunnerError(
+            f"cannot create a temporary directory next to {model_dir}: {error}"
+        ) from error
     try:
         with claim.claimed(folder, note=console.say):
             yield folder
     except RunnerError as error:
-        raise RunnerError(f"{error}\neverything is kept in {folder}") from error
+        raise RunnerError(f"{error}\nthe runs are kept in {folder}") from error
     except BaseException:
         shutil.rmtree(folder)
         raise

@@ -40,8 +40,8 @@ class GoneError(RunnerError):
         who = " and ".join(names) or "a worker"
         has = "have" if len(names) > 1 else "has"
         super().__init__(
-            f"{who} {has} gone, or cannot be reached; start the same command again, for all "
-            "workers, to continue from the newest checkpoint"
+            f"{who} {has} gone or cannot be reached; rerun the command on all workers to continue "
+            "from the newest checkpoint"
         )
 
 
@@ -105,7 +105,7 @@ def as_chief(facts: Mapping[str, Any]) -> None:
 
 def _connected(call: Call, own: Cluster, devices: tf.distribute.Strategy) -> team.Team:
     """Returns the worker group of the caller's connected strategy, once the workers agree."""
-    console.say(f"{own}: connected by the strategy of the caller")
+    console.say(f"{own}: connected by the caller's strategy")
     mates = team.Team(own, devices, on_stop=call.stop.hear)
     with team.formed(mates), plainly(call.stop):
         _compare(mates, _facts(call.config, call.mode))
@@ -129,7 +129,7 @@ def _compare(mates: team.Team, facts: meeting.Facts) -> None:
 def _formed(call: Call, own: Cluster) -> team.Team:
     """Returns the worker group, once all workers are present and connected."""
     config, seconds = call.config, call.config.run.workers_timeout
-    console.say(f"{own}: waiting for the others")
+    console.say(f"{own}: waiting for the other workers")
     facts, stop = _facts(config, call.mode), call.stop
 
     def check() -> None:
@@ -222,7 +222,7 @@ def _quiet(model_dir: Path, own: Cluster) -> Iterator[None]:
         return
     path = model_dir / layout.WORKERS / f"{own.index}.log"
     path.parent.mkdir(parents=True, exist_ok=True)
-    console.say(f"{own}: what it has to say goes to {display_names.of(path)}")
+    console.say(f"{own}: logging to {display_names.of(path)}")
     kept = [(number, os.dup(number)) for number in (1, 2)]
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     try:

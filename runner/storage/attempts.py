@@ -33,6 +33,6 @@ def several(do: Callable[[], T], where: str, note: console.Note = console.say) -
                 raise ConfigError(f"{where}: {error}") from error
             if pause is None:
                 raise RunnerError(f"{where}: {error}") from error
-            note(f"{error}; trying again in {pause:.0f} s")
+            note(f"{error}; retrying in {pause:.0f} s")
             time.sleep(pause)
     raise AssertionError

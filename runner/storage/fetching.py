@@ -189,7 +189,7 @@ class Following:
                 failure = ""
             except (BucketError, RunnerError, OSError) as error:
                 if str(error) != failure and not self._ended.is_set():
-                    self._note(f"{error}; trying again")
+                    self._note(f"{error}; retrying")
                 failure = str(error)
 
 

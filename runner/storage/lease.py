@@ -199,7 +199,7 @@ def _ran_out(bucket: Bucket, number: int, seen: _Seen, asking: Asking) -> bool:
             return False
         if now != seen:
             raise RunnerError(
-                f"{bucket.url} is being written by {now}; stop that one first, or choose another "
+                f"{bucket.url} is being written by {now}; stop it first, or choose another "
                 f"{asking.instead}"
             )
     return True

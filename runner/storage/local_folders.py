@@ -33,7 +33,7 @@ def put_aside(folder: Path) -> None:
     if folder.exists() and any(each.name != snapshot.FOLDER for each in folder.iterdir()):
         shutil.rmtree(aside, ignore_errors=True)
         folder.rename(aside)
-        console.say(f"what this machine had is older, and is in {aside}")
+        console.say(f"the older local copy was moved to {aside}")
 
 
 @contextlib.contextmanager
@@ -48,7 +48,7 @@ def alone(folder: Path, url: str) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise RunnerError(
-                f"{url} is being written by another process on this machine; stop that one first, "
+                f"{url} is being written by another process on this machine; stop it first, "
                 "or choose another --model_dir"
             ) from error
         yield

@@ -129,7 +129,7 @@ class Mirror:
                 try:
                     done = self._once(last=last)
                     if self._failure:
-                        self._note(f"{self._bucket.url} answers again")
+                        self._note(f"{self._bucket.url} responds again")
                     pause, self._failure, self._is_away = 0.0, "", False
                     if done and last:
                         return
@@ -148,7 +148,7 @@ class Mirror:
         if not self._claim.check(again=True):
             self._copier.forget()
             self._claim.renew()
-            self._note(f"{self._bucket.url} was emptied: everything is copied again")
+            self._note(f"{self._bucket.url} was emptied; copying everything again")
         self._fetch()
         state = snapshot.take(self._folder, self._copier.known, self._leaves_out)
         self._say_skipped(state)
@@ -210,7 +210,7 @@ class Mirror:
         said = str(error) if known else f"{self._bucket.url}: {type(error).__name__}: {error}"
         is_away = isinstance(error, BucketError) and not error.is_final
         if said != self._failure and not (is_away and self._is_away):
-            self._note(f"{said}; trying again, and the run goes on")
+            self._note(f"{said}; retrying while the run continues")
         self._failure, self._is_away = said, is_away
 
     def _incomplete(self, timeout: float) -> str:
@@ -223,7 +223,7 @@ class Mirror:
             f"{what} not copied{why}\n"
         )
         if not self._stays:
-            return f"{said}give the same command again"
+            return f"{said}rerun the command"
         return (
-            f"{said}{self._folder} has everything; the same command on this machine copies the rest"
+            f"{said}{self._folder} is complete; rerun the command on this machine to copy the rest"
         )

@@ -65,7 +65,7 @@ def written(url: str, ending: Ending, *, where: str = "--model_dir") -> Iterator
     bucket = Bucket(url, f"{where}=")
     folder = local_folders.of(url)
     if url.startswith("memory://"):
-        console.say(f"{url} lasts no longer than this process")
+        console.say(f"{url} is lost when this process ends")
     with local_folders.alone(folder, bucket.url):
         last, known = copying.saved(folder, bucket.url)
         claim = attempts.several(lambda: lease.take(bucket, _asking(folder, bucket, where)), where)
@@ -76,14 +76,14 @@ def written(url: str, ending: Ending, *, where: str = "--model_dir") -> Iterator
                 local_folders.put_aside(folder)
             folder.mkdir(parents=True, exist_ok=True)
             display_names.record(folder, url)
-            console.say(f"working in {folder}, which is copied to {bucket.url}")
+            console.say(f"working in {folder}; it is copied to {bucket.url}")
             if not goes_on:
                 if held.files and not held.serial:  # keeps a manual copy valid from now on
                     held = dataclasses.replace(held, serial=1, claim=claim.mark.number)
                     attempts.several(lambda: bucket.write(manifest.NAME, held.dumps()), where)
                 copy = fetching.Replica(bucket, folder)
                 if attempts.several(copy.bring, where):
-                    console.say(f"brought {len(copy.stamps):,} files from {bucket.url}")
+                    console.say(f"downloaded {len(copy.stamps):,} files from {bucket.url}")
                 held, known = copy.held, copy.stamps
         others = fetching.Others(bucket, folder)
         kept = mirror.Mirror(
@@ -135,8 +135,8 @@ def _of_local(folder: Path, bucket: Bucket, where: str) -> mirror.Mirror:
     held = attempts.several(lambda: manifest.read(bucket), where)
     if held.files and held.claim > last.number:
         raise ConfigError(
-            f"{where} = {bucket.url!r}: another run is there; choose another place, or go on with "
-            f"that one by --model_dir={bucket.url}"
+            f"{where} = {bucket.url!r} contains another run; choose another URL, or continue that "
+            f"run with --model_dir={bucket.url}"
         )
     claim = attempts.several(lambda: lease.take(bucket, _asking(folder, bucket, where)), where)
     return mirror.Mirror(folder, bucket, claim, held, known=known)

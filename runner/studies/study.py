@@ -57,14 +57,14 @@ def study(call: Call, *, dry_run: bool = False) -> dict[str, Any]:
     call.loaded_from()
     folder = call.model_dir
     if (folder / layout.HISTORY).exists() or (folder / layout.STATUS).exists():
-        raise ConfigError(f"--model_dir={folder} is a run's folder; a study needs its own")
+        raise ConfigError(f"--model_dir={folder} is the directory of a run; a study needs its own")
     feed.check_installed(call.config.run.loggers, "RunConfig.loggers")
     planned = plan.of(call.config)
     there = trial.all_of(folder)
     checks.check(call, planned, reads=not there)
     console.say(f"{text.counted(planned.size, 'trial')} in {display_names.of(folder)}")
     if planned.options.folds and (others := folding.left_out(call.config)):
-        console.say(f"folds divide the training data; {others} does not take part")
+        console.say(f"folds split the training data; {others} is not used")
     if dry_run:
         return {"status": "rehearsed", "trials": planned.size, "model_dir": str(folder)}
     workshop = Workshop(call, planned, there, call.place or places.Here())
@@ -270,9 +270,7 @@ class Workshop:
         code = job.end()
         if code == warm.NOT_WARM:
             if self._place.forks:
-                console.say(
-                    f"each trial in a fresh process, which takes seconds longer: {job.why_not}"
-                )
+                console.say(f"starting each trial in a new process, which is slower: {job.why_not}")
             self._place.forks = False
             if not job.is_stuck:
                 self._threads = 0  # cannot be set once TensorFlow has been used
@@ -286,7 +284,7 @@ class Workshop:
                 self.untested[now.folder.name] = job.reason()
             return
         if code == places.LOST:
-            console.say(f"{now.folder.name}: its node is gone; another will go on with it")
+            console.say(f"{now.folder.name}: its node is lost; another node will continue it")
             return
         self._board.ended(now)
         failed = now.state == State.FAILED or (code < 0 and not self._call.stop.requested)

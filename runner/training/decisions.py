@@ -118,11 +118,11 @@ class Decisions:
         names, scheduled = " or ".join(self._plateau.watched.names), self._scheduled(step)
         rate = f"the learning rate is now {scale:.4g} times the scheduled one"
         if scale * scheduled >= self._floor:
-            console.say(f"{names} no better: {rate}")
+            console.say(f"{names} did not improve: {rate}")
         elif before * scheduled > self._floor:
             console.say(
-                f"{names} no better: the learning rate is now PlateauConfig.floor = "
-                f"{self._floor:g}, and drops no further"
+                f"{names} did not improve: the learning rate is now at its minimum, "
+                f"PlateauConfig.floor = {self._floor:g}"
             )
 
     def _expect(self, model_dir: Path) -> None:
@@ -131,7 +131,7 @@ class Decisions:
         for source in {self._stopping.source, self._plateau.source} - {"", *there}:
             others = f"; evaluators here: {', '.join(there)}" if there else ""
             console.say(
-                f"decisions wait for evaluator {source!r}, which has not started{others}"
+                f"decisions need evaluator {source!r}, which has not started yet{others}"
                 f"{did_you_mean(source, there)}"
             )
 
@@ -144,7 +144,9 @@ class Decisions:
             same = stop.source == self._stopping.source
             if same and (self._stopping.reason(trend) or self._for_stopping.is_empty):
                 return stop.reason
-            console.say(f"no longer holds: {stop.reason}")
+            console.say(
+                f"the rule that stopped the run has changed, so it continues: {stop.reason}"
+            )
             self._rows.drop(stop)
         return None
 

@@ -61,7 +61,7 @@ class Divergence:
         target = self._store.way_back()
         said = f"{reason}, at step {broke}"
         if target is None:
-            raise DivergedError(f"{said}; there is no checkpoint to go back to")
+            raise DivergedError(f"{said}; there is no checkpoint to roll back to")
         if len(self._rows.rollbacks) >= self._trials:
             after = f" after {text.counted(self._trials, 'rollback')}" if self._trials > 0 else ""
             raise DivergedError(
@@ -80,8 +80,8 @@ class Divergence:
             yield from (f"  {identity}" for identity in identities[:_SHOWN])
         if len(identities) > _SHOWN:
             yield (
-                f"  and {len(identities) - _SHOWN} more; --mode=replay --steps={broke}:{broke} "
-                "sorts them by loss"
+                f"  and {len(identities) - _SHOWN} more (to sort them by loss, use --mode=replay "
+                f"--steps={broke}:{broke})"
             )
 
     def _broken_loss(self, mean: float) -> str:

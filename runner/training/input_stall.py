@@ -72,8 +72,8 @@ class InputStall:
             return None
         self._told = True
         return (
-            f"training waits for its inputs {self.share:.0%} of the time, {lost / 60:.0f} min of "
-            f"the whole run: {self._advice}"
+            f"training waits for inputs {self.share:.0%} of the time ({lost / 60:.0f} min over the "
+            f"whole run): {self._advice}"
         )
 
     def _asks(self) -> np.int32:

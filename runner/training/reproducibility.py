@@ -65,14 +65,14 @@ def describe(
     if not deterministic:
         return "resuming may not be bit-exact, because RunConfig.deterministic is False"
     if lost:
-        return f"resuming is not bit-exact, because its inputs are not: {lost}"
+        return f"resuming is not bit-exact, because the inputs are not deterministic: {lost}"
     if placed:
-        return "resuming is bit-exact: inputs are indexed by step"
+        return "resuming is bit-exact (inputs are indexed by step)"
     if inputs_saved:
-        return "resuming is bit-exact: the state of the inputs is in the checkpoint"
+        return "resuming is bit-exact (checkpoints contain the state of the inputs)"
     if getattr(data, "deterministic", None) is False:
         return "resuming is not bit-exact, because the task's inputs are not deterministic"
     return (
         f"resuming is bit-exact by replaying the inputs ({step:,} batches this time), unless they "
-        "run Python that draws random numbers"
+        "draw random numbers in Python"
     )

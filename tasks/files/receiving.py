@@ -68,7 +68,7 @@ def receive(
                     f" the last one with {_text(error)}"
                 ) from error
             pause = min(2.0 ** (failures - 1), _LONGEST_PAUSE)
-            screen.say(f"{urls.shown(url)}: {_text(error)}; trying again in {pause:.0f} s")
+            screen.say(f"{urls.shown(url)}: {_text(error)}; retrying in {pause:.0f} s")
             sleep(pause)
         finally:
             screen.end(keep=False)

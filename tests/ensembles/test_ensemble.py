@@ -186,7 +186,7 @@ def test_probabilities_of_a_users_models_are_averaged(
         (["--runs={0},{1}/nothing"], "nothing study params.yaml"),
         (["--runs={0},{1}", "--data=tset"], "--data=tset data"),
         (["--runs={0},{1}", "--select=0"], "--select=0 1"),
-        (["--runs={0},{1}", "--metric=loss"], "--metric --select chooses"),
+        (["--runs={0},{1}", "--metric=loss"], "--metric no effect without --select"),
         (["--runs={0},{1}", "--select=1", "--metric=entropy"], "what better"),
         (
             ["--runs={0},{1}", "--select=1", "--metric=acuracy:higher"],

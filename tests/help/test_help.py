@@ -111,8 +111,8 @@ def test_a_section_is_shown_with_types_defaults_and_meanings(capsys, name, said)
         ("digit.gin", "gin file digit.gin"),
         ("experimnts", "mean experiments"),
         ("learning_rat", "mean learning_rate"),
-        ("", "--help= nothing"),
-        ("*", "--help=* nothing"),
+        ("", "--help= topic"),
+        ("*", "--help=* topic"),
     ],
 )
 def test_a_misspelt_topic_is_answered_with_what_was_meant(capsys, name, said):
@@ -192,7 +192,7 @@ def test_an_experiment_says_what_it_sets_and_how_it_is_run(capsys, name):
         ("learning_rate", "schedule's LrConfig.type"),
         ("early stopping", "RunConfig.early_stopping EarlyStoppingConfig"),
         ("patience", "EarlyStoppingConfig.patience 5 evaluations row"),
-        ("gin_file", "--gin_file repeatable order"),
+        ("gin_file", "--gin_file Repeatable order"),
         ("verify_resume", "--mode=verify_resume Kills resumes"),
     ],
 )

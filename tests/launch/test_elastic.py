@@ -23,7 +23,7 @@ TRAIN = ["--mode=train", "--gin_file=digits.gin"]
         (["--workers=4..2"], "--workers=4..2 mean 2..4"),
         (["--workers=two"], "--workers=two expected range 2..4"),
         (["--workers=-1"], "--workers=-1 expected range 2..4"),
-        (["--workers="], "--workers= nothing"),
+        (["--workers="], "--workers= empty"),
         (["--workers=2", "--task_index=1"], "--task_index=1 machines"),
         (["--workers=2", "--task_index=x"], "--task_index=x expected number"),
         (["--workers=2", "--mode=runs"], "--workers --mode=runs train eval train_and_eval"),

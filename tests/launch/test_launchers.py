@@ -85,9 +85,9 @@ def test_workers_are_kept_going_by_a_supervisor_on_each_node(capsys, nodes):
     ("arguments", "said"),
     [
         (["--launch=locl", *TRAIN], "mean local"),
-        (["--launch=", *TRAIN], "--launch= nothing"),
+        (["--launch=", *TRAIN], "--launch= empty"),
         (["--launch=local", "--mode=init", "p"], "--launch --mode=init"),
-        (["--launch=local", "--print_config", *TRAIN], "configuration printed"),
+        (["--launch=local", "--print_config", *TRAIN], "--print_config combined"),
         (["--launch=local", *TRAIN, "--gin.LaunchConfig.gpus=1"], "gpus 1 effect"),
         (["--launch=local", *TRAIN, "--gin.LaunchConfig.time='2h'"], "time 2:30:00"),
         (["--launch=local", *TRAIN, "--gin.RunConfig.sed=1"], "mean"),

@@ -202,7 +202,7 @@ def write(path, text):
 def test_a_job_that_never_makes_a_step_is_given_up(cluster, submitted):
     job, log = submitted("raise SystemExit(143)")
     wait_for(lambda: state(job) == "FAILED", cluster)
-    says(log.read_text(), f"{job} preempted waits")
+    says(log.read_text(), f"{job} preempted queued")
     says(log.read_text(), "2 preempted step")
 
 

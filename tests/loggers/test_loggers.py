@@ -235,9 +235,9 @@ def test_a_server_that_dies_gets_the_rest_later_and_nothing_twice(
     gate.after = 6  # requests, some of them with parameters and tags
     said = log(capsys, run, "--to=mlflow", code=1)
     assert "mlflow: " in said
-    says(said, "same command")
+    says(said, "rerun command")
     gate.shut()
-    says(log(capsys, run, "--to=mlflow", code=1), "same command")
+    says(log(capsys, run, "--to=mlflow", code=1), "rerun command")
     gate.after = math.inf
     gate.open()
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")  # a slow client's may be dropped

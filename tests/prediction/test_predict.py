@@ -210,7 +210,7 @@ def test_a_signal_ends_it_with_143_and_it_goes_on(
     assert caught.value.exit_code == 143
     assert not (tmp_path / f"a.{name}").exists()
     predict(trained, tmp_path / f"a.{name}")
-    assert "going on after " in capsys.readouterr().err
+    assert "continuing after " in capsys.readouterr().err
     predict(trained, tmp_path / f"b.{name}")
     assert (tmp_path / f"a.{name}").read_bytes() == (tmp_path / f"b.{name}").read_bytes()
 
@@ -284,7 +284,7 @@ def test_what_is_complete_is_not_done_again(trained, tmp_path, capsys):
     first = predict(trained, tmp_path / "a.npz")
     written = (tmp_path / "a.npz").stat().st_mtime_ns
     assert predict(trained, tmp_path / "a.npz") == first
-    says(capsys.readouterr().err, "complete left")
+    says(capsys.readouterr().err, "already complete")
     assert (tmp_path / "a.npz").stat().st_mtime_ns == written
 
 

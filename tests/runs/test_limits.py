@@ -136,7 +136,7 @@ def test_what_is_printed_says_that_it_is_a_trial(tmp_path, capsys):
     runner.run(experiment(), tmp_path, "train_and_eval")
     printed = capsys.readouterr().err
     says(printed, "repeats 2 RunConfig.limit_train")
-    says(printed, "evaluated counts")
+    says(printed, "evaluations only first batch")
     assert printed.count("on 1 batch only: ") == 3
 
 
@@ -176,7 +176,7 @@ def test_an_epoch_is_as_long_as_the_limit():
         (
             {"limit_train": 5},
             {"num_examples": 30},
-            "limit_train 5 limits 30 8 4",
+            "limit_train 5 effect 30 8 4",
         ),
     ],
 )

@@ -97,7 +97,7 @@ def test_it_goes_on_without_the_lost_rows_where_that_is_allowed(run, capsys):
     (run / "history.jsonl").unlink()
     results = runner.run(experiment(80), run, "train_and_eval", allow_lost_history=True)
     assert results["step"] == 80
-    says(capsys.readouterr().err, "going left")
+    says(capsys.readouterr().err, "continuing remaining")
     runner.run(experiment(100), run, "train_and_eval")  # nothing more has been lost
 
 

@@ -435,7 +435,7 @@ def test_a_model_is_pruned_as_model_garden_does_and_a_resume_is_exact(tmp_path):
 
 def test_an_unknown_mode_lists_the_modes(tmp_path):
     listed = ", ".join(table.modes())
-    with pytest.raises(ConfigError, match=f"'test': no such mode.*{listed}"):
+    with pytest.raises(ConfigError, match=f"'test': unknown mode.*{listed}"):
         runner.run(toy.experiment(), tmp_path, "test")
 
 

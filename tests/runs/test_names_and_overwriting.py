@@ -52,11 +52,11 @@ def test_a_name_that_cannot_be_is_refused(name, said):
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--runs_dir=runs", "--model_dir=run"], "give them"),
+        (["--runs_dir=runs", "--model_dir=run"], "--runs_dir --model_dir combined"),
         (["--model_dir=runs/a", "--overwrite"], "name --overwrite=a"),
-        (["--model_dir=runs/a", "--overwrite=b"], "--overwrite=b run runs/a called"),
-        (["--model_dir=runs/a", "--overwrite=a", "--launch=local"], "each time"),
-        (["--model_dir=runs/a", "--overwrite=a", "--workers=2"], "each time"),
+        (["--model_dir=runs/a", "--overwrite=b"], "--overwrite=b name run runs/a"),
+        (["--model_dir=runs/a", "--overwrite=a", "--launch=local"], "each restart"),
+        (["--model_dir=runs/a", "--overwrite=a", "--workers=2"], "each restart"),
         (["--model_dir=runs/a", "--overwrite=a", "--worker_hosts=a:1,b:1"], "several workers"),
         (["--runs_dir=runs", "--workers=2"], "--workers needs --model_dir"),
     ],
@@ -80,7 +80,7 @@ def test_a_run_begins_anew_in_its_folder_and_leaves_what_is_not_its_own(tmp_path
     (folder / "eval-side").mkdir()
     (folder / "mine.txt").write_text("kept")
     other = toy.experiment({"run": {"seed": 1}})
-    with pytest.raises(ConfigError, match=saying("run called")):
+    with pytest.raises(ConfigError, match=saying("name run")):
         runner.run(other, folder, "train_and_eval", overwrite="other")
     with claim.claimed(folder, note=print), pytest.raises(runner.errors.RunnerError):
         runner.run(other, folder, "train_and_eval", overwrite="run")

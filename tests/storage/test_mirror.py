@@ -153,7 +153,7 @@ def test_what_is_missing_at_the_end_is_named_and_follows_at_the_next_start(
     with pytest.raises(RunnerError) as caught, written(url, timeout=0.2) as folder:
         writes.fails_from = 0
         buckets.commit(folder, 10)
-        buckets.wait_for(lambda: "the bucket is gone; trying again" in capsys.readouterr().err)
+        buckets.wait_for(lambda: "the bucket is gone; retrying" in capsys.readouterr().err)
     said = str(caught.value)
     says(said, f"{url} complete 0.2 RunConfig.mirror_timeout")
     assert "ckpt-10.data-00000-of-00001, ckpt-10.index, history.jsonl and 1 more" in said

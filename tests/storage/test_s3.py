@@ -59,7 +59,7 @@ def test_broken_in_mid_upload_it_goes_on_when_the_server_is_back(server, tmp_pat
         server.way.after = 500_000
         buckets.commit(folder, 20, size=3_000_000)
         buckets.wait_for(lambda: server.way.is_cut)
-        buckets.wait_for(lambda: "trying again" in capsys.readouterr().err)
+        buckets.wait_for(lambda: "retrying" in capsys.readouterr().err)
         server.way.mend()
     assert held(url, tmp_path / "read") == buckets.contents(folder)
 

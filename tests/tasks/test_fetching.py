@@ -198,7 +198,7 @@ def test_a_broken_connection_is_resumed_where_it_broke(server):
     assert 0 < first <= 1_000_000
     assert first < second <= first + 1_000_000
     assert pauses == [1, 1]
-    said = [line.endswith("trying again in 1 s") for line in screen.lines]
+    said = [line.endswith("retrying in 1 s") for line in screen.lines]
     assert said == [False, True, True]
 
 

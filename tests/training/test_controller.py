@@ -52,8 +52,8 @@ def test_every_evaluation_commits_first():
             grid(5000, checkpoint=1500, evaluation=1000),
             "1,000 1,500 end RunConfig.evaluations_commit",
         ),
-        (grid(1000, checkpoint=1000), "end alone"),
-        (grid(1000, seconds=90), "end alone 90"),
+        (grid(1000, checkpoint=1000), "end only"),
+        (grid(1000, seconds=90), "end only 90"),
     ],
 )
 def test_what_is_going_to_be_committed_is_told_as_it_is(made, said):

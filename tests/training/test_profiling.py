@@ -168,7 +168,7 @@ def test_a_rollback_ends_the_profile(tmp_path):
     [
         (["--mode=train", "--profile_steps=100"], "expected FIRST:LAST, as in 100:102"),
         (["--mode=train", "--profile_steps=-1:3"], "expected FIRST:LAST, as in 100:102"),
-        (["--mode=train", "--profile_steps="], "--profile_steps= names nothing"),
+        (["--mode=train", "--profile_steps="], "--profile_steps= is empty"),
         (
             ["--mode=train", "--profile_steps=5:3"],
             "5:3: expected FIRST:LAST, both included",
@@ -193,7 +193,7 @@ def test_steps_that_cannot_be_profiled_are_refused(capsys, tmp_path, flags, said
         ("eval", {"profile_steps": (1, 2)}, "profile_steps mode='eval' train train_and_eval"),
         ("train", {"profile_steps": (2, 1)}, "2:1 FIRST:LAST included"),
         ("train", {"profile_steps": (30, 41)}, "30:41 ends step 40"),
-        ("train", {"profile_steps": (1, 2), "dry_run": True}, "dry profiles"),
+        ("train", {"profile_steps": (1, 2), "dry_run": True}, "dry_run no effect"),
     ],
 )
 def test_from_python_too(tmp_path, mode, options, said):

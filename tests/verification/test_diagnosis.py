@@ -50,4 +50,4 @@ def test_what_the_run_says_itself_goes_first():
     weights = part("weights", WEIGHT)
     says(explain(weights, said=said), "stateful 'b'")
     says(explain(weights, said="resuming may not be bit-exact: it is eager"), "eager")
-    says(explain(weights, said="resuming is bit-exact: inputs are indexed"), "inputs resume")
+    says(explain(weights, said="resuming is bit-exact (inputs are indexed)"), "inputs resume")

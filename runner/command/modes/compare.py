@@ -15,19 +15,19 @@ from runner.runs.call import Call, Outcome
 
 @dataclasses.dataclass(frozen=True)
 class Options(groups.OfRuns):
-    """The runs to compare, and a file for their differences."""
+    """The runs to compare, and the file for the differences."""
 
     section = "Options of compare"
     runs: Sequence[Path] = option(
         (),
-        "the runs, which may also be given without a flag",
+        "the runs to compare. The flag may be omitted: runner --mode=compare runs/a runs/b",
         "DIRECTORIES",
         parse=options_of.directories,
         without="directories without a flag",
     )
     output: Path | None = option(
         None,
-        "a file for all differences, .json",
+        "a .json file for all differences",
         "FILE",
         parse=output_file.named(".json"),
         without="a table on stdout",
@@ -37,14 +37,14 @@ class Options(groups.OfRuns):
         super().__post_init__()
         if len(self.runs) < 2:
             raise ConfigError(
-                "compare needs two runs or more: {runs} is missing or names only one; the command "
-                "is runner --mode=compare runs/a runs/b",
+                "compare needs at least two runs, but {runs} is missing or has only one. Example: "
+                "runner --mode=compare runs/a runs/b",
                 runs=None,
             )
 
 
 def compare(_: Call, options: Options) -> Outcome:
-    """Compares runs: `runner --mode=compare runs/a runs/b`. Exit code 5 if they differ."""
+    """Compares runs, as in `runner --mode=compare runs/a runs/b`. Exits with 5 if they differ."""
     from runner.inspection import compare
 
     return Outcome(compare.compare(options.runs, options.output))

@@ -8,7 +8,7 @@ Options = groups.InDirectory
 
 
 def continuous_eval(call: Call, _: Options) -> Outcome:
-    """Evaluates each new checkpoint while a training run writes them, until that run has ended."""
+    """Evaluates each new checkpoint of a training run in progress, until the run ends."""
     from runner.runs import evaluate
 
     return evaluate.continuous_eval(call)

@@ -15,25 +15,25 @@ from runner.runs.call import Call, Outcome
 def _select(name: str, text: str) -> int:
     number = options_of.number(name, text)
     if number < 1:
-        raise ConfigError(f"{{{name}}}: must be 1 or more, the members to choose", **{name: text})
+        raise ConfigError(f"{{{name}}}: must be 1 or more (the number of members)", **{name: text})
     return number
 
 
 @dataclasses.dataclass(frozen=True)
 class Options(groups.OfRuns):
-    """The members, and the data to score them on."""
+    """The members of the ensemble, and the data to score them on."""
 
     section = "Options of ensemble"
     runs: Sequence[Path] = option(
         (),
-        "its members, separated by commas; by default the trials of the study in --model_dir",
+        "comma-separated run directories. Default: the trials of the study in --model_dir",
         "DIRECTORIES",
         parse=options_of.directories,
         without="the trials of the study in --model_dir",
     )
     checkpoint: str = option(
         "",
-        "one of each run: latest, best (the default), or a step",
+        "the checkpoint to use from each run: latest, best (the default), or a step",
         "WHICH",
         examples=("latest", "best"),
     )
@@ -45,35 +45,33 @@ class Options(groups.OfRuns):
     )
     select: int = option(
         0,
-        "also choose N members on the validation data, one after the other and with replacement, "
-        "and score their mean",
+        "also select N members greedily on the validation data, with replacement, and score their "
+        "average",
         "N",
         parse=_select,
     )
     metric: str = option(
         "",
-        "what --select chooses by; by default what best checkpoints are chosen by",
+        "the metric that --select optimizes. Default: the metric that selects the best checkpoint",
         "NAME[:higher|:lower]",
-        without="what best checkpoints are chosen by",
+        without="the metric that selects the best checkpoint",
     )
-    dry_run: bool = option(False, "find the members, and predict nothing")
+    dry_run: bool = option(False, "list the members and their checkpoints without predicting")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.select < 0:
             raise ConfigError(
-                "{select}: must be 1 or more, the members to choose", select=self.select
+                "{select}: must be 1 or more (the number of members)", select=self.select
             )
         if self.metric and not self.select:
-            raise ConfigError(
-                "{metric} is what {select} chooses by: give {select}, too", metric=None, select=None
-            )
+            raise ConfigError("{metric} has no effect without {select}", metric=None, select=None)
 
 
 def ensemble(call: Call, options: Options) -> Outcome:
-    """Averages what several runs predict, and scores the mean beside each of them."""
+    """Averages the predictions of several runs, and scores the average and each run."""
     if call.config is not None:
-        raise ConfigError("an ensemble's runs have their own configurations: give None instead")
+        raise ConfigError("an ensemble uses its runs' configurations: pass None instead of one")
     from runner.studies.ensembles import ensemble
 
     return ensemble.ensemble(

@@ -15,19 +15,22 @@ class Options(groups.Workers):
     section = "Options of eval"
     checkpoint: str = option(
         "",
-        "latest (the default), best, all, steps and ranges as in 1000,2000 and 1000:5000, the mean "
-        "of their weights as in mean:1000,2000, or the path of a checkpoint or a directory, also "
-        "of another run",
+        "latest (the default), best, all, steps (1000,2000), a range (1000:5000), the mean of the "
+        "weights at several steps (mean:1000,2000), or the path of a checkpoint or of a directory "
+        "with checkpoints",
         "WHICH",
         examples=("latest", "best", "all"),
     )
     data: str = option(
-        "", "test, which tests the best weights", "NAME", without="the validation data"
+        "",
+        "test, to evaluate the best weights on the test data",
+        "NAME",
+        without="the validation data",
     )
 
 
 def evaluate(call: Call, options: Options) -> Outcome:
-    """Evaluates the checkpoints that --checkpoint names."""
+    """Evaluates the checkpoints given by --checkpoint, by default the newest."""
     from runner.runs import evaluate
 
     return evaluate.evaluate(call, options.checkpoint, options.data)

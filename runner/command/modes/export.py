@@ -11,19 +11,19 @@ from runner.runs.call import Call, Outcome
 
 @dataclasses.dataclass(frozen=True)
 class Options(groups.InDirectory):
-    """The checkpoint to export. `ExportConfig` has the other settings."""
+    """The checkpoint to export. `ExportConfig` has the settings of the export."""
 
     section = "Options of export"
     checkpoint: str = option(
         "",
-        "latest, best, a step, or the path of a checkpoint; by default the best if there is one",
+        "latest, best, a step, or the path of a checkpoint. Default: best, or else latest",
         "WHICH",
         examples=("latest", "best"),
     )
 
 
 def export(call: Call, options: Options) -> Outcome:
-    """Converts a checkpoint into servable models, and scores each before publishing it."""
+    """Exports a checkpoint as servable models, and validates their scores before publishing."""
     from runner.runs import export
 
     return export.export(call, options.checkpoint)

@@ -12,12 +12,12 @@ from runner.runs.call import Call, Outcome
 
 @dataclasses.dataclass(frozen=True)
 class Options(groups.Experiment):
-    """The file for the results. `FindBatchConfig` has the other settings."""
+    """The file for the results. `FindBatchConfig` has the settings of the search."""
 
     section = "Options of find_batch"
     output: Path | None = option(
         None,
-        "a file for the results, .json",
+        "a .json file for the results",
         "FILE",
         parse=output_file.named(".json"),
         without="a table on stderr",
@@ -25,7 +25,7 @@ class Options(groups.Experiment):
 
 
 def find_batch(call: Call, options: Options) -> Outcome:
-    """Tries larger and larger batches, and reports which fit in memory and how fast each is."""
+    """Tries increasing batch sizes, and reports their speed and whether they fit in memory."""
     from runner.runs import find_batch
 
     return Outcome(find_batch.find_batch(call, options.output, dry_run=options.dry_run))

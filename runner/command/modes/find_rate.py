@@ -12,12 +12,12 @@ from runner.runs.call import Call, Outcome
 
 @dataclasses.dataclass(frozen=True)
 class Options(groups.Experiment):
-    """The file for the results. `FindRateConfig` has the other settings."""
+    """The file for the results. `FindRateConfig` has the settings of the search."""
 
     section = "Options of find_rate"
     output: Path | None = option(
         None,
-        "a file for the results, .json, or a plot (.png, .svg, .pdf) and its numbers",
+        "a .json file for the results, or a plot (.png, .svg, .pdf) with a .json file next to it",
         "FILE",
         parse=output_file.named(".json", *output_file.PICTURES),
         without="a table on stderr",
@@ -25,7 +25,7 @@ class Options(groups.Experiment):
 
 
 def find_rate(call: Call, options: Options) -> Outcome:
-    """Tries learning rates from low to high for a few steps, and suggests one."""
+    """Increases the learning rate over a few training steps, and suggests a value."""
     from runner.runs import find_rate
 
     return Outcome(find_rate.find_rate(call, options.output, dry_run=options.dry_run))

@@ -42,8 +42,8 @@ class Launch(Options):
     section: ClassVar[str] = RUN
     launch: str | None = option(
         None,
-        "run the command elsewhere: slurm, kubernetes, local, ray; LaunchConfig says with what. "
-        "With --dry_run, print what would be submitted",
+        "run the command as a job on slurm, kubernetes, ray or local (this machine). LaunchConfig "
+        "sets its resources. With --dry_run, print the job without submitting it",
         "WHERE",
         shell=True,
         without="a command that runs here",
@@ -62,12 +62,16 @@ class OfRuns(Launch):
     """Options of a mode that inspects runs, which have their own configuration."""
 
     section: ClassVar[str] = "Options of --launch"
-    dry_run: bool = option(False, "print what would be submitted", shell=True)
+    dry_run: bool = option(False, "print the job without submitting it", shell=True)
     gin_file: Sequence[str] = option(
-        (), "sets LaunchConfig; repeatable", "FILE", repeated=True, shell=True
+        (), "a gin file that sets LaunchConfig. Repeatable", "FILE", repeated=True, shell=True
     )
     gin_params: Sequence[str] = option(
-        (), "sets LaunchConfig; repeatable", "NAME=VALUE", repeated=True, shell=True
+        (),
+        "a gin binding that sets LaunchConfig. Repeatable",
+        "NAME=VALUE",
+        repeated=True,
+        shell=True,
     )
 
     def __post_init__(self) -> None:
@@ -76,7 +80,7 @@ class OfRuns(Launch):
             is_of_job = one.shell and one.name in ("dry_run", "gin_file", "gin_params")
             if is_of_job and getattr(self, one.name) and not self.launch:
                 raise ConfigError(
-                    f"--{one.name} has no effect without --launch: each run has its own "
+                    f"--{one.name} has no effect without --launch, because each run has its own "
                     "configuration"
                 )
 
@@ -88,43 +92,44 @@ class Experiment(Launch):
     section: ClassVar[str] = "Configuration"
     experiment: str | None = option(
         None,
-        "an experiment registered with Model Garden, or by a module that a gin file imports",
+        "an experiment registered by Model Garden or by a module that a gin file imports",
         "NAME",
         shell=True,
     )
     gin_file: Sequence[str] = option(
         (),
-        "repeatable, in order. Looked for in the working directory, then among the experiments "
-        "that come with the runner. Without it, the run in --model_dir keeps its configuration "
-        "(config.gin)",
+        "a gin file, searched for in the working directory, then among the bundled experiments. "
+        "Repeatable, applied in order. Default: config.gin of the run in --model_dir",
         "FILE",
         repeated=True,
         shell=True,
     )
     gin_params: Sequence[str] = option(
         (),
-        "a binding, after the files; repeatable, in order. --gin.NAME=VALUE is short for it",
+        "a gin binding, applied after the gin files. Repeatable. Short form: --gin.NAME=VALUE",
         "NAME=VALUE",
         repeated=True,
         shell=True,
     )
     config_file: Sequence[str] = option(
         (),
-        "YAML or JSON that overrides single values; repeatable, in order",
+        "a YAML or JSON file that overrides single values. Repeatable, applied in order",
         "FILE",
         repeated=True,
         shell=True,
     )
     params_override: Sequence[str] = option(
         (),
-        "the same as text: 'trainer.train_steps=500,task.init_checkpoint=a' or YAML",
+        "overrides of single values as text, 'trainer.train_steps=500,task.init_checkpoint=a' or "
+        "YAML. Repeatable",
         "VALUES",
         repeated=True,
         shell=True,
     )
     enable_async_checkpointing: bool | None = option(
         None,
-        "sets run.async_checkpoints, which is on; =false: training waits for checkpoints",
+        "write checkpoints in the background (the default), or =false to make training wait for "
+        "them. Sets run.async_checkpoints",
         parse=options.truth,
         bare=True,
         shell=True,
@@ -132,15 +137,15 @@ class Experiment(Launch):
     )
     worker_hosts: str | None = option(
         None,
-        "sets runtime.worker_hosts: all workers of a run, for the strategy "
-        "'multi_worker_mirrored'; each is started by the same command",
+        "addresses of all workers, for the strategy 'multi_worker_mirrored'. Start every worker "
+        "with the same command and its own --task_index. Sets runtime.worker_hosts",
         "HOST:PORT,...",
         shell=True,
         sets={"runtime.worker_hosts": None},
     )
     task_index: int | None = option(
         None,
-        "sets runtime.task_index: which of them this one is",
+        "index of this worker in --worker_hosts, from 0. Sets runtime.task_index",
         "N",
         parse=options.number,
         shell=True,
@@ -148,14 +153,15 @@ class Experiment(Launch):
     )
     tpu: str | None = option(
         None,
-        "sets runtime.tpu, which the strategy 'tpu' uses",
+        "address of the TPU for the strategy 'tpu'. Sets runtime.tpu",
         "ADDRESS",
         shell=True,
         sets={"runtime.tpu": None},
     )
     tf_data_service: str | None = option(
         None,
-        "sets tf_data_service_address of the training and the validation data",
+        "address of a tf.data service. Sets tf_data_service_address of the training and validation "
+        "data",
         "ADDRESS",
         shell=True,
         sets={
@@ -165,20 +171,22 @@ class Experiment(Launch):
     )
     print_config: str | None = option(
         None,
-        "print every value and where it was set, checked for the mode, then exit; =changed: "
-        "without the defaults; =reads: how often the run in --model_dir has read each",
+        "print every value and where it was set, check them for the mode, then exit. =changed "
+        "omits the defaults. =reads prints how often the run in --model_dir has read each value",
         choices=("all", "changed", "reads"),
         bare="all",
         shell=True,
     )
     dry_run: bool = option(
-        False, "one step, one batch, a checkpoint and back, in a scratch directory; then end"
+        False,
+        "check the setup without changing the run, then exit. For example, training modes train "
+        "one step, and save and restore a checkpoint, in a temporary directory",
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.launch and self.print_config:
-            raise ConfigError("--print_config and --launch: the configuration is printed here")
+            raise ConfigError("--print_config and --launch cannot be combined")
 
 
 INHERITED = (
@@ -195,8 +203,8 @@ class InDirectory(Experiment):
     section: ClassVar[str] = RUN
     runs_dir: str | None = option(
         None,
-        "instead of --model_dir: the directory below which the run has one of its name, "
-        "RunConfig.name",
+        "the parent directory of runs, as an alternative to --model_dir. RunConfig.name sets the "
+        "name of the run's directory in it",
         "DIRECTORY",
         shell=True,
     )
@@ -207,11 +215,11 @@ class InDirectory(Experiment):
         if not self.runs_dir:
             return
         if model_dir:
-            raise ConfigError("--runs_dir and --model_dir: give one of them")
+            raise ConfigError("--runs_dir and --model_dir cannot be combined")
         if "://" in self.runs_dir:
             raise ConfigError(f"--runs_dir={self.runs_dir}: it must be a local directory")
         if getattr(self, "workers", None):
-            raise ConfigError("--workers needs --model_dir in place of --runs_dir")
+            raise ConfigError("--workers needs --model_dir instead of --runs_dir")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -244,17 +252,15 @@ class Training(Workers):
     section: ClassVar[str] = "Training"
     overwrite: bool | str = option(
         False,
-        "with the name of the run's directory: remove the run in it, and start over",
+        "delete the run in --model_dir and start over. NAME must be the name of that directory",
         "NAME",
         bare=True,
     )
-    allow_config_change: bool = option(False, "resume a run although its configuration has changed")
-    allow_lost_history: bool = option(
-        False, "resume a run although rows of its history.jsonl are gone"
-    )
+    allow_config_change: bool = option(False, "resume even if the configuration has changed")
+    allow_lost_history: bool = option(False, "resume even if rows of history.jsonl are missing")
     profile_steps: tuple[int, int] | None = option(
         None,
-        "a profile of these steps, both included, for TensorBoard's profile plugin",
+        "profile these steps (inclusive) for TensorBoard's profile plugin",
         "FIRST:LAST",
         parse=options.steps,
     )
@@ -264,7 +270,7 @@ class Training(Workers):
         if self.profile_steps:
             if self.dry_run:
                 raise ConfigError(
-                    "{profile_steps} and {dry_run}: a dry run profiles nothing",
+                    "{profile_steps} has no effect with {dry_run}",
                     profile_steps=None,
                     dry_run=None,
                 )
@@ -281,17 +287,15 @@ class Training(Workers):
         for name in ("launch", "workers"):
             if getattr(self, name):
                 raise ConfigError(
-                    f"--overwrite and --{name}: whoever starts the run again would start over each "
-                    "time; remove the directory yourself, or choose another --model_dir"
+                    f"--overwrite and --{name} cannot be combined: each restart would start over. "
+                    "Delete the directory yourself, or choose another --model_dir"
                 )
         if "://" in model_dir:
             raise ConfigError(
                 f"{{overwrite}}: {model_dir} is not a local directory", overwrite=None
             )
         if self.worker_hosts or cluster.find(os.environ):
-            raise ConfigError(
-                "{overwrite} is for one process, and this is one of several workers", overwrite=None
-            )
+            raise ConfigError("{overwrite} is not available with several workers", overwrite=None)
         if model_dir:
             overwrite.check(Path(model_dir), self.overwrite)
 
@@ -312,7 +316,7 @@ class Watching(OfRuns):
     section: ClassVar[str] = "Watching"
     watch: float = option(
         0.0,
-        "again every so many seconds, 10 by default, until all runs have ended",
+        "repeat every N seconds (10 if no number is given) until all runs have ended",
         "SECONDS",
         bare="10",
         parse=options.seconds,

@@ -15,14 +15,14 @@ class Options(groups.Options):
     section = "Options of init"
     like: str = option(
         "",
-        "the kind of project: images, keras, tabular, text",
+        "the template: images, keras, tabular or text",
         "KIND",
         examples=("images", "keras", "tabular", "text"),
     )
 
 
 def init(call: Call, options: Options) -> Outcome:
-    """Writes a new project: `runner --mode=init --like=images my_project`."""
+    """Creates a new project, as in `runner --mode=init --like=images my_project`."""
     from runner.command.projects import create
 
     return Outcome(create.create(options.like, call.model_dir))
@@ -31,7 +31,7 @@ def init(call: Call, options: Options) -> Outcome:
 MODE = Mode(
     init,
     Options,
-    "Begin",
+    "Create",
     directory="for the new project, as in runner --mode=init --like=images my_project",
     positional="model_dir",
 )

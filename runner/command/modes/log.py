@@ -13,16 +13,16 @@ _NAMES = plugins.names("runner.run_directory.loggers", "to_")
 
 @dataclasses.dataclass(frozen=True)
 class Options(groups.OfRuns):
-    """The loggers."""
+    """The loggers to export to."""
 
     section = "Options of log"
     to: str = option(
         "",
-        f"{', '.join(_NAMES)}, separated by commas; what they have already is not logged again",
+        f"comma-separated list of {', '.join(_NAMES)}. Rows that were logged before are skipped",
         "LOGGERS",
         examples=_NAMES,
     )
-    dry_run: bool = option(False, "only count the rows that are missing")
+    dry_run: bool = option(False, "count the missing rows without logging them")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -32,7 +32,7 @@ class Options(groups.OfRuns):
 
 
 def log(call: Call, options: Options) -> Outcome:
-    """Logs what a run or a study has to MLflow, W&B or CSV, as far as it is not there yet."""
+    """Exports the metrics of a run or a study to MLflow, W&B or CSV, skipping logged rows."""
     from runner.run_directory.loggers import log
 
     to = log.names(options.to)

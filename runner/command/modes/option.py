@@ -68,7 +68,7 @@ class Option(NamedTuple):
             return text
         if text == "":
             raise ConfigError(
-                f"{{{self.name}}} names nothing; leave it out for {self.without}",
+                f"{{{self.name}}} is empty; omit it for {self.without}",
                 **{self.name: ""},
             )
         if self.choices and text not in self.choices:
@@ -109,7 +109,7 @@ def of(options: type) -> Iterator[Option]:
 def truth(name: str, text: str) -> bool:
     """Parses a truth value as absl does."""
     if text.lower() not in ("true", "t", "1", "false", "f", "0"):
-        raise ConfigError(f"{{{name}}}: {text!r} is neither true nor false", **{name: text})
+        raise ConfigError(f"{{{name}}}: {text!r} is not true or false", **{name: text})
     return text.lower() in ("true", "t", "1")
 
 

@@ -13,7 +13,7 @@ from runner.runs.call import Call, Outcome
 
 @dataclasses.dataclass(frozen=True)
 class Options(groups.InDirectory):
-    """The data to predict, the weights, and the output."""
+    """The checkpoint, the data and the file of the predictions."""
 
     section = "Options of predict"
     checkpoint: str = option(
@@ -30,13 +30,13 @@ class Options(groups.InDirectory):
     )
     output: Path | None = option(
         None,
-        "a file ending in .jsonl, .npz or .parquet; else, JSON lines in the run's directory, in "
-        "predictions/",
+        "a .jsonl, .npz or .parquet file. Default: a .jsonl file in predictions/ of the run's "
+        "directory",
         "FILE",
         parse=options_of.path,
         without="a file in the run's directory",
     )
-    overwrite: bool = option(False, "replace the file, complete or not")
+    overwrite: bool = option(False, "replace the output file instead of continuing it")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -47,7 +47,7 @@ class Options(groups.InDirectory):
 
 
 def predict(call: Call, options: Options) -> Outcome:
-    """Writes the predictions of a checkpoint for each example of a data set to a file."""
+    """Writes a checkpoint's predictions for each example of a data set to a file."""
     from runner.runs import predict
 
     return predict.predict(

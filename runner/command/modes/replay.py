@@ -14,36 +14,36 @@ from runner.runs.call import Call, Outcome
 
 @dataclasses.dataclass(frozen=True)
 class Options(groups.OfRuns):
-    """The steps to replay, and the output."""
+    """The steps to train again, and the output directory."""
 
     section = "Options of replay"
     steps: tuple[int, int] | None = option(
         None,
-        "the steps to train again; it stops before the last, and saves its batch",
+        "the steps to train again. The last is computed but not applied, and its batch is saved",
         "FIRST:LAST",
         parse=options_of.steps,
     )
     output: Path | None = option(
         None,
-        "a directory; by default in the run's, in replay/",
+        "the output directory. Default: a directory in replay/ of the run's directory",
         "DIRECTORY",
         parse=options_of.path,
         without="a directory in the run's",
     )
-    overwrite: bool = option(False, "replace what is in that directory")
+    overwrite: bool = option(False, "replace the contents of the output directory")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.steps is None:
             raise ConfigError(
-                "{steps} is missing: the first and the last step to train again, as in 1190:1201",
+                "{steps} is missing. Give the first and last step to train again, as in 1190:1201",
                 steps=None,
             )
         options_of.check_steps("steps", self.steps)
 
 
 def replay(call: Call, options: Options) -> Outcome:
-    """Trains a few steps of a run again, and shows what each layer and each gradient does."""
+    """Trains a few steps of a run again, and shows statistics of each layer and gradient."""
     from runner.runs import replay
 
     assert options.steps is not None

@@ -14,19 +14,19 @@ from runner.runs.call import Call, Outcome
 
 @dataclasses.dataclass(frozen=True)
 class Options(groups.Watching):
-    """The runs on the page, and its file."""
+    """The runs of the report, and its file."""
 
     section = "Options of report"
     output: Path | None = option(
         None,
-        "the page, .html; by default report.html in the run's directory",
+        "the .html file to write. Default: report.html in the run's directory",
         "FILE",
         parse=options_of.path,
         without="report.html in the run's directory",
     )
     runs: Sequence[Path] = option(
         (),
-        "several runs on one page, in --model_dir; separated by commas",
+        "comma-separated run directories to show on one page, which is written to --model_dir",
         "DIRECTORIES",
         parse=options_of.directories,
         without="what is in --model_dir",
@@ -39,7 +39,7 @@ class Options(groups.Watching):
 
 
 def report(call: Call, options: Options) -> Outcome:
-    """Writes a page about a run: one HTML file to look at, to print or to send."""
+    """Writes a self-contained HTML report about a run, several runs or a study."""
     from runner.inspection import report
 
     return Outcome(report.report(call.model_dir, options.runs, options.output, watch=options.watch))

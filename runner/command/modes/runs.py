@@ -13,33 +13,34 @@ from runner.runs.call import Call, Outcome
 
 @dataclasses.dataclass(frozen=True)
 class Options(groups.OfRuns):
-    """The rows and the columns of the table."""
+    """The runs and columns of the table."""
 
     section = "Options of runs"
     where: str = option(
         "",
-        "the runs to show, by their columns: and, or, not, in, comparisons",
+        "show only runs for which this condition on columns holds, as in 'accuracy > 0.9'. "
+        "Operators: and, or, not, in, comparisons",
         "CONDITION",
         without="all runs",
     )
     sort: Sequence[str] = option(
         (),
-        "what to sort by, separated by commas; a - before one: the highest first",
+        "comma-separated columns to sort by. Prefix a column with - to sort the highest first",
         "COLUMNS",
         parse=options_of.names,
         without="the order of their names",
     )
     columns: Sequence[str] = option(
         (),
-        "what to show, separated by commas: state, best.accuracy, trainer.train_steps, "
-        "learning_rate, or patterns as in 'last.*'",
+        "comma-separated columns to show, such as state, best.accuracy, trainer.train_steps or "
+        "learning_rate, or patterns such as 'last.*'",
         "NAMES",
         parse=options_of.names,
         without="the most informative ones",
     )
     output: Path | None = option(
         None,
-        "a file for the table: .csv, .json, .jsonl or .parquet",
+        "a .csv, .json, .jsonl or .parquet file for the table",
         "FILE",
         parse=options_of.path,
         without="a table on stdout",

@@ -8,7 +8,7 @@ Options = groups.Watching
 
 
 def status(call: Call, options: Options) -> Outcome:
-    """Says how far a run, a study or a directory of runs is, and where a run's time went."""
+    """Shows the progress of a run, a study or a directory of runs, and a run's time breakdown."""
     from runner.inspection import status
 
     return Outcome(status.status(call.model_dir, options.watch))

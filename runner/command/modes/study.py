@@ -21,7 +21,7 @@ def _seeds(name: str, text: str) -> list[int]:
     if re.fullmatch(r"\d{1,10}(,\d{1,10})*,?", text) and "," in text:
         return [int(seed) for seed in text.strip(",").split(",")]
     raise ConfigError(
-        f"{{{name}}}: expected how many, from 1 to {space.MOST:,}, or a list, as in 3,7 or 3,",
+        f"{{{name}}}: expected a number from 1 to {space.MOST:,}, or a list such as 3,7 or 3,",
         **{name: text},
     )
 
@@ -36,37 +36,40 @@ def _jobs(name: str, text: str) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Options(groups.InDirectory):
-    """The varying parameters. `StudyConfig` has the same settings and more."""
+    """The search space. `StudyConfig` has the same settings and more."""
 
     section = "Options of study"
     seeds: Sequence[int] | None = option(
         None,
-        "each configuration with the seeds from 0 to N-1, or with those of a list, as in 3,7",
+        "run each configuration with the seeds 0 to N-1, or with a list of seeds such as 3,7",
         "N",
         parse=_seeds,
         sets={"run.study.seeds": None},
     )
     folds: int | None = option(
-        None, "each on N folds", "N", parse=options_of.number, sets={"run.study.folds": None}
+        None,
+        "run each configuration on N cross-validation folds",
+        "N",
+        parse=options_of.number,
+        sets={"run.study.folds": None},
     )
     vary: Sequence[str] = option(
         (),
-        "values for a name as --gin takes it: a list, uniform(a, b), log(a, b) or int(a, b); "
-        "repeatable",
+        "values for a gin parameter: a list, uniform(a, b), log(a, b) or int(a, b). Repeatable",
         "NAME=VALUES",
         repeated=True,
         sets={"run.study.vary": None},
     )
     trials: int | None = option(
         None,
-        "how many configurations",
+        "number of configurations to try",
         "N",
         parse=options_of.number,
         sets={"run.study.trials": None},
     )
     jobs: int | None = option(
         None,
-        "how many runs side by side; auto, the default",
+        "number of trials to run in parallel, or auto (the default)",
         "N",
         parse=_jobs,
         sets={"run.study.jobs": None},

@@ -8,7 +8,7 @@ Options = groups.Training
 
 
 def train(call: Call, options: Options) -> Outcome:
-    """Trains to the last step, from the newest checkpoint if there is one."""
+    """Trains to the last step, resuming from the newest checkpoint if there is one."""
     from runner.runs import train
 
     return train.train(call, options.resuming, evaluates=False)

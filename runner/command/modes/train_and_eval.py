@@ -8,7 +8,7 @@ Options = groups.Training
 
 
 def train_and_eval(call: Call, options: Options) -> Outcome:
-    """Trains, and evaluates during training and at the end."""
+    """Trains to the last step, and evaluates during training and at the end."""
     from runner.runs import train
 
     return train.train(call, options.resuming, evaluates=True)

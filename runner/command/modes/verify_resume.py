@@ -10,11 +10,11 @@ from runner.runs.call import Call, Outcome
 
 @dataclasses.dataclass(frozen=True)
 class Options(groups.InDirectory):
-    """The options of its dry run."""
+    """Options of the dry run."""
 
     section = "Options of verify_resume"
     allow_config_change: bool = option(
-        False, "with --dry_run: the run in --model_dir may have another configuration"
+        False, "with --dry_run, accept a run in --model_dir that has another configuration"
     )
 
 

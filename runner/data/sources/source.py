@@ -144,4 +144,4 @@ class Source(abc.ABC):
                     self.failure = fault
                     raise
                 self.faults[fault.index] = str(fault)
-                console.say(f"{fault}: left out ({len(self.faults)} of up to {self.max_faults})")
+                console.say(f"{fault}: skipped ({len(self.faults)} of up to {self.max_faults})")

@@ -52,7 +52,7 @@ def save(servable: signatures.Servable, folder: Path) -> None:
     try:
         tf.saved_model.save(servable.root, str(folder), signatures=servable.signatures)
     except checkpoint_files.UNWRITABLE as error:
-        kept = "nothing was exported, and once it can be written, the same command goes on"
+        kept = "nothing was exported; make it writable and rerun the command"
         raise checkpoint_files.not_written(folder, error, kept=kept) from error
 
 

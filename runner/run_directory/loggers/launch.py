@@ -27,6 +27,6 @@ def start(names: Sequence[str], folder: Path) -> None:
         try:
             process = Child(command, tie=Tie.DETACHED)
         except OSError as error:
-            console.say(f"logger {name} was not started, and the run goes on: {error}")
+            console.say(f"logger {name} was not started; the run continues: {error}")
         else:
             _started.append(process)

@@ -58,7 +58,7 @@ def log(folder: Path, to: Sequence[str], *, dry_run: bool = False) -> dict[str, 
             said = secrets.masked(" ".join(str(error).split()))[:500]
             raise RunnerError(
                 f"{name}: {type(error).__name__}: {said}\n"
-                "what has arrived is noted; the same command goes on"
+                "sent rows are recorded; rerun the command to continue"
             ) from error
         rows = text.counted(logged[name]["rows"], "row")
         console.say(f"{name}: {rows} {'to log' if dry_run else 'logged'}")

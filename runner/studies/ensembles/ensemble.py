@@ -91,7 +91,8 @@ def ensemble(
     name = choice.data or _VALIDATION
     if why := members.same_data(runs, name):
         raise ConfigError(
-            f"members must be scored on the same data: {why}; {{data}} names others", data=None
+            f"members must be scored on the same data: {why}. Choose other data with {{data}}",
+            data=None,
         )
     apart = members.same_data(runs, _VALIDATION)
     if choice.select and apart:

@@ -50,11 +50,11 @@ def find(model_dir: Path, runs: Sequence[Path], checkpoint: str) -> list[Member]
     twice = sorted({str(each) for each in folders if folders.count(each) > 1})
     if twice:
         raise ConfigError(
-            f"{twice[0]} is named twice ({{select}} chooses with replacement)", select=None
+            f"{twice[0]} is given twice ({{select}} chooses with replacement)", select=None
         )
     members = [_member(folder, checkpoint) for folder in folders]
     if len(members) < 2:
-        raise ConfigError(f"an ensemble needs two members; there is only {folders[0]}")
+        raise ConfigError(f"an ensemble needs at least two members; there is only {folders[0]}")
     first, *others = members
     for other in others:
         kinds = [type(each.config.task).__name__ for each in (first, other)]
@@ -101,7 +101,7 @@ def _of(folder: Path, is_given: bool) -> list[Path]:
     ended = [path for path in trials if (found := status.read(path)) and found.state in _ENDED]
     if rest := len(trials) - len(ended):
         name = display_names.of(folder)
-        console.say(f"{name}: {rest} of {len(trials)} trials have not finished: left out")
+        console.say(f"{name}: skipping {rest} of {len(trials)} trials that have not finished")
     if not ended:
         raise ConfigError(f"{folder}: none of {len(trials)} trials has finished")
     return ended
