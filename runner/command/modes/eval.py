@@ -30,7 +30,7 @@ class Options(groups.Workers):
 
 
 def evaluate(call: Call, options: Options) -> Outcome:
-    """Evaluates the checkpoints given by --checkpoint, by default the newest."""
+    """Evaluates the checkpoints given by `--checkpoint`, by default the newest."""
     from runner.runs import evaluate
 
     return evaluate.evaluate(call, options.checkpoint, options.data)
