@@ -119,7 +119,7 @@ def test_data_that_give_smaller_batches_are_no_trial(monkeypatch):
 
 
 def test_several_sizes_need_processes():
-    with pytest.raises(ConfigError, match=saying("processes command")):
+    with pytest.raises(ConfigError, match=saying("processes runner.load")):
         runner.run(toy.experiment(), None, "find_batch")
 
 

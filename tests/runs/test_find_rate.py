@@ -107,7 +107,7 @@ def test_a_sweep_that_there_is_not_is_refused(options, said):
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--model_dir=run"], "--mode=find_rate leaves run's"),
+        (["--model_dir=run"], "--mode=find_rate --model_dir --output=FILE"),
         (["--output=rate.jpeg"], "--output=rate.jpeg png"),
         (["--output=nowhere/rate.png"], "--output=nowhere/rate.png nowhere"),
     ],

@@ -159,7 +159,7 @@ def test_a_damaged_record_ends_a_run_or_is_left_out(tmp_path, make, capsys):
     with pytest.raises(RunnerError, match=r"train-1\.tfrecord: record 14"):
         runner.run(make(20), tmp_path / "run", "train")
     compare(tmp_path, lambda steps: make(steps, max_bad_examples=1))
-    says(capsys.readouterr().err, "record 14 left out")
+    says(capsys.readouterr().err, "record 14 damaged skipped")
 
 
 def test_order_of_shards_does_not_depend_on_the_file_system(tmp_path, make):
