@@ -89,7 +89,7 @@ def test_where_no_evaluation_was_late_enough_to_be_best_the_last_weights_are_tes
     assert results["best"] is None
     assert list(results["test"]) == ["last"]
     assert not (tmp_path / "best").exists()
-    says(capsys.readouterr().err, "41 later tested")
+    says(capsys.readouterr().err, "41 later testing")
 
 
 def test_results_are_drawn_at_the_step_of_the_weights(tmp_path, trained):

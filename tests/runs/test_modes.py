@@ -80,7 +80,7 @@ def test_only_the_last_checkpoint_is_saved_where_that_is_asked_for(tmp_path, cap
     last = {"trainer": {"checkpoint_interval": -1}}
     runner.run(toy.experiment(last), tmp_path, "train")
     assert [path.name for path in tmp_path.glob("ckpt-*.index")] == ["ckpt-40.index"]
-    says(capsys.readouterr().err, "alone newest 5")
+    says(capsys.readouterr().err, "end only newest 5")
     longer = {"trainer": {"checkpoint_interval": -1, "train_steps": 50, "validation_interval": 5}}
     runner.run(toy.experiment(longer), tmp_path, "train_and_eval")
     assert (tmp_path / "ckpt-45.index").exists()

@@ -30,7 +30,9 @@ def run():
     return Path("run")
 
 
-@pytest.mark.parametrize("mode", [name for name in table.modes() if name not in OF_TASKS])
+@pytest.mark.parametrize(
+    "mode", [name for name in table.modes() if name not in (*COMMANDS, *OF_TASKS)]
+)
 def test_a_mode_does_from_python_what_the_command_does(run, mode):
     row = table.modes()[mode]
     folder = "new" if mode == "init" else run

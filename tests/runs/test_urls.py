@@ -175,7 +175,7 @@ def test_workers_of_one_machine_get_a_local_folder_that_is_copied(url, left, tmp
 
 def test_workers_of_several_machines_need_a_shared_folder(url):
     hosts = ["--worker_hosts=a:1,b:1", "--task_index=0"]
-    refused = pytest.raises(ConfigError, match=saying("need see RunConfig"))
+    refused = pytest.raises(ConfigError, match=saying("need shared RunConfig.mirror"))
     with refused, together(f"--model_dir={url}", *hosts):
         pass
 

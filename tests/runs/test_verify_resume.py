@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 import time
-import types
 from pathlib import Path
 
 import own_task
@@ -17,6 +16,7 @@ from runner.configuration import yaml_files
 from runner.errors import RunnerError
 from runner.run_directory.verification import child_run
 from runner.runs import verify_resume
+from runner.runs.call import Call
 
 NOISY_TASK = """
 import dataclasses
@@ -44,11 +44,8 @@ def warm_starts(monkeypatch):
 
 
 def request(gin_file, *flags):
-    return types.SimpleNamespace(
-        config=runner.load(gin_file),
-        model_dir=Path("runs/mine"),
-        arguments=[f"--gin_file={gin_file}", *flags],
-    )
+    arguments = [f"--gin_file={gin_file}", *flags]
+    return Call(runner.load(gin_file), Path("runs/mine"), arguments=arguments)
 
 
 def test_an_experiment_that_resumes_exactly_is_told_so(capsys):

@@ -114,7 +114,7 @@ def test_the_same_command_starts_nothing_and_one_with_more_only_what_is_new(stud
         (["--vary=TrainerConfig.train_steps=10,-3"], "must 1"),
         (["--vary=TrainerConfig.train_steps='a','b'"], "train_steps"),
         (["--seeds=3,3"], "3 once"),
-        (["--seeds=x"], "expected many"),
+        (["--seeds=x"], "--seeds=x expected list"),
         ([], "nothing varies"),
         (["--vary=SGDConfig.momentum=0.1,0.9"], "SGDConfig.momentum"),
         ([f"--vary={RATE}=1,2", f"--vary=learning_rate_config.{RATE}=1,2"], "configure same"),
