@@ -231,7 +231,7 @@ def test_examples_that_a_number_of_batches_leaves_out_are_mentioned_once(tmp_pat
     two = toy.experiment({"trainer": {"validation_steps": 2}})
     runner.run(two, tmp_path / "two", "train_and_eval")
     said = capsys.readouterr().err
-    assert said.count("TrainerConfig.validation_steps = 2 leaves out examples") == 1
+    assert said.count("TrainerConfig.validation_steps = 2 skips") == 1
 
 
 @pytest.mark.parametrize(
