@@ -84,7 +84,8 @@ def options_of(mode: Mode, arguments: Mapping[str, Any]) -> Any:
         if known[name].shell and value is not known[name].default:
             where = "; pass it to runner.load" if name in groups.INHERITED else ""
             raise ConfigError(f"{name} is only available on the command line{where}")
-        values[name] = known[name].value(value)
+        is_default = value == known[name].default
+        values[name] = value if is_default else known[name].value(value)
     return mode.options(**values)
 
 
