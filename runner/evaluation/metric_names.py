@@ -160,7 +160,7 @@ def _refuse_idle(config: Experiment) -> None:
             name = type(rule).__name__
             raise ConfigError(
                 f"{name} has no effect: this mode does not evaluate. Name the evaluator that does "
-                f"in {name}.source, or use --mode=train_and_eval"
+                f"in {name}.source, or use the mode train_and_eval"
             )
 
 
