@@ -54,7 +54,7 @@ def test_an_experiment_that_resumes_exactly_is_told_so(capsys):
     assert results["status"] == "done"
     assert results["step"] == 200
     assert results["verdict"].startswith("resuming is bit-exact: ")
-    says(results["verdict"], "10 2 evaluations not bit")
+    says(results["verdict"], "10 2 evaluations no bit")
     told = capsys.readouterr().err
     says(told, "SIGTERM resumed")
     says(told, "SIGKILL resumed")
