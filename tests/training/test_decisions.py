@@ -112,7 +112,7 @@ def test_a_plateau_lowers_the_rate_down_to_its_floor_and_then_is_silent(tmp_path
     runner.run(frozen(run, steps=200), tmp_path, "train_and_eval")
     expected = [1e-12] * 6 + [1e-13] * 4 + [5e-14] * 10
     assert rates(tmp_path) == pytest.approx(expected)
-    said = [line for line in capsys.readouterr().err.splitlines() if "no better" in line]
+    said = [line for line in capsys.readouterr().err.splitlines() if "did not improve" in line]
     each_says(said, "accuracy 0.1 scheduled", "accuracy PlateauConfig.floor 5e-14")
 
 
@@ -185,7 +185,7 @@ def test_a_source_that_nobody_is_is_said(tmp_path, capsys):
     said = capsys.readouterr().err
     says(said, "decisions sied")
     says(said, "evaluators side")
-    says(said, "sied produced")
+    says(said, "sied decide no evaluation")
     runner.run(frozen(patient(2, source="side"), steps=40), tmp_path, "train")
     assert "configured" not in capsys.readouterr().err
 
