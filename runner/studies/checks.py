@@ -19,9 +19,9 @@ def check(call: Call, planned: plan.Plan, *, reads: bool = False) -> None:
     """Configures trials that together cover each value, with the code that a trial uses.
 
     Args:
-        call: The study's.
-        planned: Its plan.
-        reads: Also read the data of a fold, because there may be too few examples to divide.
+        call: The study's call.
+        planned: The study's plan.
+        reads: Whether to also read the data of a fold, which may have too few examples.
 
     Raises:
         ConfigError: the problems of all these trials, one line each.
@@ -49,7 +49,7 @@ def check(call: Call, planned: plan.Plan, *, reads: bool = False) -> None:
     for same in (each for each in seen.values() if len(each) > 1):
         problems[
             f"--vary: {' and '.join(sorted(same)[:2])} configure the same experiment: a value is "
-            "overridden (by a YAML file or --params_override), or in a section that is not chosen"
+            "overridden (by a YAML file or --params_override) or set in an unused config class"
         ] = None
     if problems:
         raise ConfigError("\n".join(problems))
@@ -76,7 +76,7 @@ def _read(experiment: config.Experiment) -> None:
 
 
 def divided(call: Call, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the overrides, by path, that make a trial validate on its fold, if there are folds.
+    """Returns the overrides, by path, that make a trial validate on its fold, or an empty dict.
 
     Raises:
         ConfigError: the data cannot be divided.
@@ -90,7 +90,7 @@ def divided(call: Call, facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fixed(changes: Iterable[config_change.Change]) -> Iterator[str]:
-    """Yields an error for each varying value that cannot change while a run continues."""
+    """Yields an error for each varying value that cannot change during training."""
     for each in changes:
         kinds = {type(each.old), type(each.new)}
         optimizes = each.path.startswith("trainer.optimizer_config.") and kinds <= {int, float}
@@ -98,9 +98,9 @@ def _fixed(changes: Iterable[config_change.Change]) -> Iterator[str]:
         is_data = each.path.startswith(("task.train_data", "task.validation_data"))
         if is_data or not (optimizes or shapes_nothing):
             yield (
-                f"--vary: {each.path} cannot change in a run that goes on, as with "
-                "StudyConfig.stopping = 'pbt'. What can: numbers of the optimizer and its schedule "
-                "(trainer.optimizer_config), and those of the task that are not whole, as dropout"
+                f"--vary: {each.path} cannot change during training, as StudyConfig.stopping = "
+                "'pbt' requires. Vary numbers of the optimizer and its schedule "
+                "(trainer.optimizer_config), or floats of the task except its data, such as dropout"
             )
 
 

@@ -21,7 +21,7 @@ def create(call: Call, facts: Mapping[str, Any]) -> Path:
     """Creates the directory of a trial atomically.
 
     Args:
-        call: The study's.
+        call: The study's call.
         facts: For trial.json. A trial with a lineage continues from its parent's newest
             checkpoint with other values, and takes over the parent's history.
 

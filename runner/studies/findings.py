@@ -24,21 +24,23 @@ def comparisons(found: Summary) -> list[str]:
         return []
     if any(each.lineage for each in found.trials):
         return [
-            "members of a population copy each other: nothing says which differences are chance; "
-            "studies with other values of RunConfig.seed would"
+            "members of a population copy each other, so their differences cannot be tested. To "
+            "test them, run more studies with other values of RunConfig.seed"
         ]
     if chosen.replaced:
-        return [f"{chosen.name} has trials that count as the worst: nothing is compared with it"]
+        return [f"{chosen.name} has trials that are scored as the worst, so it is not compared"]
     if len(chosen.scores) < 2:
         alone = all(len(each.scores) < 2 for each in found.configurations)
         runs = "one run each" if alone else f"one run of {chosen.name}"
-        return [f"with {runs}, nothing says which differences are chance: --seeds=5 would"]
+        return [f"with {runs}, any difference may be chance; --seeds=5 would show which ones are"]
     lines = [sentence(found, chosen, *each) for each in found.differences[:_MOST]]
     if more := found.differences[_MOST:]:
         apart = sum(gap.is_told_apart for _, gap in more)
         lines.append(f"{apart:,} of the other {len(more):,} can be told apart from {chosen.name}")
     if left_out := [each.name for each in found.configurations if each.replaced]:
-        lines.append(f"not compared, as some of their trials count as the worst: {some(left_out)}")
+        lines.append(
+            f"not compared, because some of their trials are scored as the worst: {some(left_out)}"
+        )
     return lines
 
 
@@ -48,7 +50,7 @@ def sentence(found: Summary, ours: Configuration, theirs: Configuration, gap: Di
     names = f"{ours.name} and {theirs.name}"
     how = _compared(len(ours.scores), len(theirs.scores), gap, unit)
     if gap.n < 2:
-        return f"{names} cannot be told apart with {how}: at least two are needed, better five"
+        return f"{names} cannot be told apart with {how}: at least 2 are needed, preferably 5"
     if gap.low == gap.high == 0:
         return f"{names} score the same with {how}"
     if gap.is_told_apart:
@@ -79,7 +81,8 @@ def _needed(gap: Difference, unit: str) -> str:
     if gap.needed is None:
         return f": more than {statistics.MOST:,} would be needed"
     each = "" if gap.paired else " each"
-    return f": about {gap.needed:,}{each} would be needed, if they do differ by {abs(gap.mean):.2g}"
+    size = f"{abs(gap.mean):.2g}"
+    return f": about {gap.needed:,}{each} would be needed to detect a difference of {size}"
 
 
 def _unit(trials: Iterable[Trial]) -> str:
@@ -109,11 +112,11 @@ def _nothing_chosen(found: Summary) -> Iterator[str]:
     if not found.trials:
         yield "no trials yet"
     elif not metric:
-        yield "nothing is chosen: TrainerConfig.best_checkpoint_eval_metric names no metric"
+        yield "no configuration is chosen: TrainerConfig.best_checkpoint_eval_metric is empty"
     elif not any(each.is_finished for each in found.configurations):
-        yield "no trial has finished: nothing is chosen yet"
+        yield "no configuration is chosen yet: no trial has finished"
     elif found.chosen is None:
-        yield f"nothing is chosen: no finished trial has a finite {metric}"
+        yield f"no configuration is chosen: no finished trial has a finite {metric}"
 
 
 def _worst(found: Summary) -> Iterator[str]:
@@ -131,12 +134,12 @@ def _worst(found: Summary) -> Iterator[str]:
         of = f"{len(diverged):,} of {counted(len(ended), 'trial')} diverged"
         yield f"{of} ({rate}), {_numbers(diverged)}{_counts_as(found)}"
         if others := [name for name in found.metrics if name != metric]:
-            yield f"diverged trials are left out of the other metrics: {some(others)}"
+            yield f"the means of the other metrics exclude diverged trials: {some(others)}"
     if never:
         yield f"{_numbers(never)} never had a finite {metric}{_counts_as(found)}"
     if at_last:
         yield (
-            f"{_numbers(at_last)} had no finite {metric} at the last evaluation: counted there as "
+            f"{_numbers(at_last)} had no finite {metric} at the last evaluation: scored there as "
             f"the worst of all trials, {found.worst['last']:.4g}"
         )
 
@@ -147,11 +150,11 @@ def _counts_as(found: Summary) -> str:
     if not metric:
         return ""
     if math.isnan(best) and math.isnan(last):
-        return ": not counted, as no trial has a finite value"
+        return ": excluded, because no trial has a finite value"
     value = f"{best:.4g}"
     if value != f"{last:.4g}":
         value = f"{best:.4g} at the best evaluation and {last:.4g} at the last"
-    return f": counted as the worst {metric} of all trials, {value}"
+    return f": scored as the worst {metric} of all trials, {value}"
 
 
 def _not_counted(found: Summary) -> Iterator[str]:
@@ -160,7 +163,7 @@ def _not_counted(found: Summary) -> Iterator[str]:
         these = [each for each in found.trials if each.state == state]
         if these:
             reasons = [f"{each.number} ({each.reason})" for each in these]
-            yield f"not counted, as {state}: trial{'s' * (len(these) > 1)} {some(reasons)}"
+            yield f"{state} and excluded: trial{'s' * (len(these) > 1)} {some(reasons)}"
     waiting = collections.Counter(
         each.state
         for each in found.trials
@@ -168,7 +171,7 @@ def _not_counted(found: Summary) -> Iterator[str]:
     )
     if waiting:
         states = ", ".join(f"{count:,} {state}" for state, count in waiting.items())
-        yield f"{counted(waiting.total(), 'trial')} still to finish: {states}"
+        yield f"{counted(waiting.total(), 'trial')} not finished yet: {states}"
 
 
 def _budgets(found: Summary) -> Iterator[str]:
@@ -181,7 +184,10 @@ def _budgets(found: Summary) -> Iterator[str]:
     parts = [
         f"{count:,} {state} at step {step:,}" for (step, state), count in sorted(steps.items())
     ]
-    yield f"not all trained equally long: {some(parts[::-1], 8)}; only what finished counts"
+    yield (
+        f"trials have trained for different numbers of steps: {some(parts[::-1], 8)}; only "
+        "finished ones are scored"
+    )
     partly = [
         each.name
         for each in found.configurations
@@ -189,8 +195,8 @@ def _budgets(found: Summary) -> Iterator[str]:
     ]
     if partly:
         yield (
-            "some seeds of a configuration went on because they did well early, others are paused: "
-            f"the means of {some(partly)} are too good"
+            "some seeds of a configuration continued because they did well early, and others are "
+            f"paused, so these means are too optimistic: {some(partly)}"
         )
 
 
@@ -203,8 +209,8 @@ def _population(found: Summary) -> Iterator[str]:
     times = len({each.lineage.generation for each in copies if each.lineage})
     yield (
         f"a population of {len(found.trials) - len(copies):,}: {counted(len(copies), 'time')}, at "
-        f"{counted(times, 'pause')}, one of the worst was left for a copy of one of the best; "
-        f"{steps:,} steps were trained in all"
+        f"{counted(times, 'pause')}, a copy of one of the best replaced one of the worst; "
+        f"{steps:,} steps were trained in total"
     )
     if found.chosen:
         chain = ancestry(found.chosen.trials[0], found.trials)
@@ -230,7 +236,7 @@ def ancestry(one: Trial, trials: Sequence[Trial]) -> list[Trial]:
 
 def _folds(found: Summary) -> Iterator[str]:
     if len({each.fold for each in found.trials}) > 1:
-        yield "folds share training data: the intervals are widened for that"
+        yield "folds share training data, so the intervals are widened"
 
 
 def _missing_metrics(found: Summary) -> Iterator[str]:
@@ -252,7 +258,10 @@ def _doubles(found: Summary) -> Iterator[str]:
     used = {each.number for one in found.configurations for each in one.trials}
     doubles = [each for each in found.trials if each.number not in used]
     if doubles:
-        yield f"not counted, as others have the same values, seed and fold: {_numbers(doubles)}"
+        yield (
+            "excluded, because other trials have the same values, seed and fold: "
+            f"{_numbers(doubles)}"
+        )
 
 
 def _tests(found: Summary) -> Iterator[str]:
@@ -262,9 +271,9 @@ def _tests(found: Summary) -> Iterator[str]:
     if others or any(each.tests > 1 for each in found.trials):
         times = sum(each.tests for one in tested for each in one.trials)
         yield (
-            f"warning: the test data were looked at {times:,} times, for "
-            f"{counted(len(tested), 'configuration')}. Only the chosen one's test is shown; a "
-            "choice made by the others would make it too good"
+            f"warning: the test data were used {times:,} times, for "
+            f"{counted(len(tested), 'configuration')}. Only the test of the chosen configuration "
+            "is shown. If you choose by test results, they become too optimistic"
         )
 
 

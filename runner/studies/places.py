@@ -1,4 +1,7 @@
-"""Executors of trials: this machine here, others in `runner.launch`. No TensorFlow."""
+"""Executors of trials. This module has the local one; `runner.launch` has the remote ones.
+
+No TensorFlow.
+"""
 
 import contextlib
 import dataclasses
@@ -38,7 +41,7 @@ class Room:
 
     Attributes:
         jobs: How many trials run in parallel.
-        threads: How many threads an op of each may use. 0 uses the configured number.
+        threads: How many threads each op of a trial may use. 0 uses the configured number.
         gpus: The GPUs that the trials share, one per trial, or empty if there are none.
     """
 
@@ -48,7 +51,7 @@ class Room:
 
     def __str__(self) -> str:
         what = f", each with one of {text.counted(len(self.gpus), 'GPU')}" if self.gpus else ""
-        return f"{text.counted(self.jobs, 'trial')} side by side{what}"
+        return f"{text.counted(self.jobs, 'trial')} in parallel{what}"
 
 
 class Place(Protocol):
@@ -77,7 +80,7 @@ class Place(Protocol):
 
 
 class Here:
-    """The local machine: forks a process that has imported everything, as long as forking works.
+    """The local machine. It forks a process with all imports done, as long as forking works.
 
     Attributes:
         forks: Whether forking still works.

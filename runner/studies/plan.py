@@ -203,7 +203,7 @@ def of(experiment: "config.Experiment") -> Plan:
     _check_seeds("seeds", seeds)
     parameters = space.parse(options.vary)
     if any(each.name in ("RunConfig.seed", "run_config.RunConfig.seed") for each in parameters):
-        raise ConfigError("--vary=RunConfig.seed: use --seeds, so that results are means over them")
+        raise ConfigError("--vary=RunConfig.seed: use --seeds, which averages over the seeds")
     suggest.check(options.strategy, parameters)
     if options.strategy != "grid" and not options.trials:
         raise ConfigError(f"StudyConfig.strategy = {options.strategy!r} needs --trials")
@@ -211,7 +211,7 @@ def of(experiment: "config.Experiment") -> Plan:
     if options.strategy in ("tpe", "cma_es") and not metric:
         raise ConfigError(
             f"StudyConfig.strategy = {options.strategy!r} needs "
-            "TrainerConfig.best_checkpoint_eval_metric, the metric that decides"
+            "TrainerConfig.best_checkpoint_eval_metric, the metric to optimize"
         )
     _check_best(options, metric)
     _check_across(options, [each.name for each in parameters], metric)
@@ -220,34 +220,34 @@ def of(experiment: "config.Experiment") -> Plan:
     made = Plan(options, parameters, seeds, folds, objective)
     made.rungs = _rungs(experiment, made)
     if made.size > space.MOST:
-        raise ConfigError(f"that makes {made.size:,} trials, more than {space.MOST:,}")
+        raise ConfigError(f"the study has {made.size:,} trials; the maximum is {space.MOST:,}")
     if isinstance(made.rungs, Population) and made.size < 2:
-        raise ConfigError("StudyConfig.stopping = 'pbt' needs two members or more")
+        raise ConfigError("StudyConfig.stopping = 'pbt' needs at least two members")
     return made
 
 
 def _check_seeds(name: str, seeds: Sequence[int]) -> None:
     twice = [seed for seed, count in collections.Counter(seeds).items() if count > 1]
     if twice:
-        raise ConfigError(f"StudyConfig.{name} names {', '.join(map(str, twice))} more than once")
+        raise ConfigError(f"StudyConfig.{name} lists {', '.join(map(str, twice))} more than once")
     if wrong := [seed for seed in seeds if not 0 <= seed < 2**32]:
-        raise ConfigError(f"StudyConfig.{name}: {wrong[0]} must be 0 or more and below 2**32")
+        raise ConfigError(f"StudyConfig.{name}: {wrong[0]} must be at least 0 and below 2**32")
 
 
 def _check_best(options: "run_config.StudyConfig", metric: str) -> None:
     """Raises ConfigError if the best configurations cannot be trained again."""
     _check_seeds("seeds_of_best", [int(each) for each in options.seeds_of_best])
     if bool(options.best) != bool(options.seeds_of_best):
-        raise ConfigError("StudyConfig.best and StudyConfig.seeds_of_best: give both, or neither")
+        raise ConfigError("StudyConfig.best and StudyConfig.seeds_of_best: set both or neither")
     if options.best and not metric:
         raise ConfigError(
-            "StudyConfig.best needs TrainerConfig.best_checkpoint_eval_metric, the metric that "
-            "decides"
+            "StudyConfig.best needs TrainerConfig.best_checkpoint_eval_metric, the metric to rank "
+            "configurations by"
         )
     if options.best and options.stopping:
         raise ConfigError(
-            f"StudyConfig.best cannot be combined with stopping = {options.stopping!r}: paused "
-            "trials may become the best later"
+            f"StudyConfig.best cannot be combined with stopping = {options.stopping!r}, because "
+            "paused trials may become the best later"
         )
 
 
@@ -255,11 +255,13 @@ def _check_across(options: "run_config.StudyConfig", varying: Sequence[str], met
     """Raises ConfigError if there are no data sets to compare configurations over."""
     if options.across and options.across not in varying:
         meant = spelling.did_you_mean(options.across, varying)
-        raise ConfigError(f"StudyConfig.across = {options.across!r}: it does not vary{meant}")
+        raise ConfigError(
+            f"StudyConfig.across = {options.across!r}: this parameter does not vary{meant}"
+        )
     if options.across and not metric:
         raise ConfigError(
-            "StudyConfig.across needs TrainerConfig.best_checkpoint_eval_metric, the metric that "
-            "decides"
+            "StudyConfig.across needs TrainerConfig.best_checkpoint_eval_metric, the metric to "
+            "compare"
         )
 
 
@@ -275,8 +277,8 @@ def _rungs(experiment: "config.Experiment", made: Plan) -> Rungs | Population | 
     rule = f"StudyConfig.stopping = {options.stopping!r}"
     if options.strategy in ("tpe", "cma_es"):
         raise ConfigError(
-            f"{rule} cannot be combined with StudyConfig.strategy = {options.strategy!r}: what a "
-            "paused trial has reached may change, and choices would not be reproducible"
+            f"{rule} cannot be combined with StudyConfig.strategy = {options.strategy!r}, because "
+            "the result of a paused trial may still change, and choices would not be reproducible"
         )
     if not made.objective.metric:
         raise ConfigError(f"{rule} needs TrainerConfig.best_checkpoint_eval_metric")
@@ -287,8 +289,8 @@ def _rungs(experiment: "config.Experiment", made: Plan) -> Rungs | Population | 
     if every <= 0 or schedule.multiple(schedule.passed(first, every), every) != first:
         raise ConfigError(
             f"StudyConfig.first_rung = {first}: must be a multiple of "
-            f"TrainerConfig.validation_interval = {trainer.validation_interval}: trials pause at "
-            "evaluations"
+            f"TrainerConfig.validation_interval = {trainer.validation_interval}, because trials "
+            "pause at evaluations"
         )
     if first >= trainer.train_steps:
         raise ConfigError(
@@ -310,12 +312,12 @@ def _check_population(
     """Raises ConfigError if the configurations cannot be the members of a population."""
     rule = "StudyConfig.stopping = 'pbt'"
     if not parameters:
-        raise ConfigError(f"{rule} changes values as members go on: give --vary")
+        raise ConfigError(f"{rule} changes values during training: pass --vary")
     if options.folds or len(options.seeds) > 1:
         raise ConfigError(
-            f"{rule} takes one seed and no folds: members copy each other's weights, which were "
-            "trained on each other's data. For several populations, make several studies"
+            f"{rule} supports one seed and no folds, because members copy weights that were "
+            "trained on the data of other members. For several populations, run several studies"
         )
     for each in parameters:
         if each.when:
-            raise ConfigError(f"--vary={each.text}: {rule} takes no conditions")
+            raise ConfigError(f"--vary={each.text}: {rule} does not support conditions")

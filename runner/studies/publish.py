@@ -14,13 +14,17 @@ def publish(folder: Path, trials: Sequence[Trial], data_set: str = "") -> dict[s
     """Writes study.json, the tables and plots/ of a study, and prints its results.
 
     Args:
-        folder: The study's.
-        trials: All its trials, by number.
+        folder: The study's directory.
+        trials: All trials of the study, by number.
         data_set: The parameter that names the data set, if there are several.
 
     Returns:
-        For JSON: `best`, the chosen configuration with its interval, or None; `findings`, in words;
-        `test`, if the chosen one was tested; `across`, the configurations over all data sets.
+        A dict for JSON with these keys:
+
+        - `best`: The chosen configuration with its interval, or None.
+        - `findings`: The comparisons in words.
+        - `test`: The test of the chosen configuration, if it was tested.
+        - `across`: The configurations over all data sets, if there are several.
     """
     found = summary.of(trials)
     rows = across.of(found, data_set) if data_set and found.chosen else []

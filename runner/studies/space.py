@@ -18,7 +18,8 @@ MOST = 10_000
 """The largest number of trials in a study."""
 
 NOTHING_VARIES = (
-    "nothing varies: give --seeds or --vary, or in a gin file RunConfig.study = @StudyConfig()"
+    "nothing varies: pass --seeds, --folds or --vary, or set RunConfig.study = @StudyConfig() in a "
+    "gin file"
 )
 
 _NAME = re.compile(r"[A-Za-z_][\w./]*\.[A-Za-z_]\w*")
@@ -102,13 +103,13 @@ def grid(parameters: Sequence[Parameter]) -> list[dict[str, Any]]:
     for each in parameters:
         if each.kind != "list":
             raise ConfigError(
-                f"--vary={each.text}: a grid needs lists of values; for a range, choose "
-                "StudyConfig.strategy = 'random' (or 'tpe') and --trials"
+                f"--vary={each.text}: a grid needs lists of values. For a range, set "
+                "StudyConfig.strategy = 'random' (or 'tpe') and pass --trials"
             )
     if (count := math.prod(len(each.values) for each in parameters)) > MOST:
         raise ConfigError(
-            f"--vary makes {count:,} combinations, more than {MOST:,}: choose "
-            "StudyConfig.strategy = 'random' and --trials"
+            f"--vary has {count:,} combinations; the maximum is {MOST:,}. To try some of them, set "
+            "StudyConfig.strategy = 'random' and pass --trials"
         )
     found: dict[str, dict[str, Any]] = {}
     for values in itertools.product(*(each.values for each in parameters)):
@@ -161,7 +162,7 @@ def _parameter(text: str) -> Parameter:
         return Parameter(name, kind, numbers, when, text)
     listed = tuple(_value(part) for part in words.parts(values))
     if len({repr(each) for each in listed}) < len(listed):
-        raise ConfigError("names a value twice")
+        raise ConfigError("lists a value twice")
     return Parameter(name, "list", listed, when, text)
 
 
@@ -182,13 +183,13 @@ def _range(text: str) -> tuple[str, tuple[Any, ...]]:
     kind, ends = match[1], [_value(part) for part in words.parts(match[2])]
     if kind not in _RANGES:
         raise ConfigError(
-            f"{words.shortened(kind)}(...) is not known; there are {', '.join(_RANGES)}"
+            f"unknown range {words.shortened(kind)}(...); available: {', '.join(_RANGES)}"
         )
     wanted = (int,) if kind == "int" else (int, float)
     if len(ends) != 2 or any(type(end) not in wanted for end in ends):
         raise ConfigError(f"{kind}(a, b) takes two {'integers' if kind == 'int' else 'numbers'}")
     if not ends[0] < ends[1] or not all(-_BEYOND < end < _BEYOND for end in ends):
-        raise ConfigError(f"{kind}(a, b): a must be below b, both finite")
+        raise ConfigError(f"{kind}(a, b): a must be below b, both between -2**63 and 2**63")
     if kind == "log" and ends[0] <= 0:
         raise ConfigError("log(a, b): a must be above 0")
     return kind, tuple(ends) if kind == "int" else tuple(map(float, ends))
@@ -205,16 +206,16 @@ def _value(text: str) -> Any:
         return value
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         hint = f" (text needs quotes: '{text}')" if re.fullmatch(r"[\w-]+", text) else ""
-        raise ConfigError(f"{words.quoted(text)} is not a value{hint}") from None
+        raise ConfigError(f"{words.quoted(text)} is not a valid value{hint}") from None
 
 
 def _contradictions(parameters: Sequence[Parameter]) -> Iterator[str]:
     known: dict[str, Parameter] = {}
     for each in parameters:
         if each.name in known:
-            yield f"--vary={each.text}: {each.name} varies already"
+            yield f"--vary={each.text}: {each.name} already varies"
         if each.when and each.when[0] not in known:
-            yield f"--vary={each.text}: {each.when[0]} must vary, and be written before it"
+            yield f"--vary={each.text}: {each.when[0]} must also vary, and must come first"
         elif each.when and each.when[1] not in known[each.when[0]].values:
-            yield f"--vary={each.text}: {each.when[0]} never is {each.when[1]!r}"
+            yield f"--vary={each.text}: {each.when[0]} is never {each.when[1]!r}"
         known[each.name] = each

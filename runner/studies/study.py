@@ -44,11 +44,11 @@ def study(call: Call, *, dry_run: bool = False) -> dict[str, Any]:
     """Trains the trials that are not finished yet.
 
     Args:
-        call: Of the mode.
-        dry_run: Only check that each trial can be configured.
+        call: The mode's arguments.
+        dry_run: Whether to only check that each trial can be configured.
 
     Returns:
-        For JSON: how many trials are in which state, and the best.
+        The results for JSON, such as the number of trials in each state and the best configuration.
 
     Raises:
         ConfigError: the varying parameters cannot be configured.
@@ -57,14 +57,16 @@ def study(call: Call, *, dry_run: bool = False) -> dict[str, Any]:
     call.loaded_from()
     folder = call.model_dir
     if (folder / layout.HISTORY).exists() or (folder / layout.STATUS).exists():
-        raise ConfigError(f"--model_dir={folder} is the directory of a run; a study needs its own")
+        raise ConfigError(
+            f"--model_dir={folder} is the directory of a run; choose another one for the study"
+        )
     feed.check_installed(call.config.run.loggers, "RunConfig.loggers")
     planned = plan.of(call.config)
     there = trial.all_of(folder)
     checks.check(call, planned, reads=not there)
     console.say(f"{text.counted(planned.size, 'trial')} in {display_names.of(folder)}")
     if planned.options.folds and (others := folding.left_out(call.config)):
-        console.say(f"folds split the training data; {others} is not used")
+        console.say(f"folds split the training data, so {others} is not used")
     if dry_run:
         return {"status": "rehearsed", "trials": planned.size, "model_dir": str(folder)}
     workshop = Workshop(call, planned, there, call.place or places.Here())
@@ -91,14 +93,14 @@ class Workshop:
     """The share of this process in a study's trials.
 
     Args:
-        call: Of the mode.
+        call: The mode's arguments.
         planned: The study's plan.
         there: Its trials so far.
         place: The executor of its trials.
 
     Attributes:
         trials: All trials, by number.
-        why_set_aside: Why this machine takes no more trials, or empty while it does.
+        why_set_aside: Why this machine starts no more trials, or empty while it still does.
         data_set: The parameter that names the data set, or empty if there is only one.
         untested: Why a trial could not be tested, by the name of its directory.
     """
@@ -284,15 +286,15 @@ class Workshop:
                 self.untested[now.folder.name] = job.reason()
             return
         if code == places.LOST:
-            console.say(f"{now.folder.name}: its node is lost; another node will continue it")
+            console.say(f"{now.folder.name}: its node was lost; another node will continue it")
             return
         self._board.ended(now)
         failed = now.state == State.FAILED or (code < 0 and not self._call.stop.requested)
         self._failures = self._failures + 1 if failed else 0
         if self._is_set_aside and not self.why_set_aside:
             self.why_set_aside = (
-                f"{socket.gethostname()} takes no more trials: {self._failures} failed in a row "
-                f"(StudyConfig.failures), the last with: {now.reason}"
+                f"{socket.gethostname()} starts no more trials, because {self._failures} failed in "
+                f"a row (StudyConfig.failures). The last error: {now.reason}"
             )
             console.say(self.why_set_aside)
 

@@ -33,13 +33,15 @@ def check(strategy: str, parameters: Sequence[space.Parameter]) -> None:
     if strategy == "grid":
         space.grid(parameters)
     elif not parameters:
-        raise ConfigError(f"StudyConfig.strategy = {strategy!r} chooses values: give --vary")
+        raise ConfigError(
+            f"StudyConfig.strategy = {strategy!r} needs parameters to vary: pass --vary"
+        )
     if strategy == "cma_es":
         for each in parameters:
             if each.kind == "list" or each.when:
                 raise ConfigError(
-                    f"--vary={each.text}: 'cma_es' needs ranges without conditions; 'tpe' takes "
-                    "lists and conditions, too"
+                    f"--vary={each.text}: 'cma_es' needs ranges without conditions; 'tpe' also "
+                    "supports lists and conditions"
                 )
 
 
@@ -58,8 +60,8 @@ def choose(
         strategy: `random`, `quasi_random`, `tpe` or `cma_es`.
         parameters: The parameters that vary.
         number: From 0.
-        results: Those of choices 0 to `number - lag`, in order.
-        seed: The study's.
+        results: The results of choices 0 to `number - lag`, in order.
+        seed: The study's seed.
         lag: How many choices the results may lag behind.
     """
     if strategy == "random":

@@ -24,7 +24,7 @@ _MAY_BE_NONE = ("fold", "copy_of", "copied_at")
 
 
 def render(found: Summary, *, width: float = math.inf) -> str:
-    """Renders the summary: the objective in full, other metrics in short, and sentences.
+    """Renders the summary: a full table of the objective, short ones of other metrics, and notes.
 
     Args:
         found: The summary.
@@ -70,7 +70,7 @@ def _block(found: Summary, metric: str, at: str, width: float) -> str:
     direction = "higher" if found.objective.higher else "lower"
     lines = table.aligned([[*head, "steps", ""], *cells], left=len(_heads(found)), width=width)
     if more := found.configurations[_MOST:]:
-        lines.append(f"and {len(more):,} more: {layout.STUDY} has them all")
+        lines.append(f"and {len(more):,} more in {layout.STUDY}")
     return "\n".join([f"{metric} ({direction} is better) at the {at} evaluation", *lines])
 
 
@@ -89,7 +89,7 @@ def _others(found: Summary, width: float) -> str:
         cells = [[*left, *row] for left, row in zip(rows, zip(*columns, strict=True), strict=True)]
         lines = table.aligned(cells, left=len(rows[0]))
         if len(columns) == 1 or max(map(len, lines)) <= width:
-            cut = "" if len(columns) == len(names) else f"; {layout.STUDY} has {len(names)} metrics"
+            cut = "" if len(columns) == len(names) else f"; {layout.STUDY} has all {len(names)}"
             head = f"at the {at} evaluation: means (95 % intervals){cut}"
             return "\n".join([head, *table.aligned(cells, left=len(rows[0]), width=width)])
         columns.pop()
@@ -107,7 +107,7 @@ def _tested(found: Summary) -> str:
         interval = _interval(spread, number)
         cells.append([name, str(spread.n), number(spread.mean), interval])
     lines = table.aligned(cells, left=1)
-    return "\n".join([f"test of the chosen one, {tested.name}", *lines])
+    return "\n".join([f"test of the chosen configuration, {tested.name}", *lines])
 
 
 def _heads(found: Summary) -> list[str]:
@@ -161,9 +161,9 @@ def write(folder: Path, found: Summary, rows: Sequence[across.Across] = ()) -> N
     """Writes study.json, trials.csv and trials.parquet to a study's directory, each atomically.
 
     Args:
-        folder: The study's.
-        found: Its summary.
-        rows: Its configurations over several data sets, if there are any.
+        folder: The study's directory.
+        found: The study's summary.
+        rows: The study's configurations over several data sets, if there are any.
     """
     files.write_json(folder / layout.STUDY, as_dict(found, rows))
     trials = _arrow(found)

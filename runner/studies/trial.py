@@ -65,8 +65,8 @@ class Trial:
             text.
         seed: `RunConfig.seed`.
         fold: The fold that is held out, or None without folds.
-        state: Its state. A `paused` trial waits to be promoted. `failed` and `refused` trials ended
-            with exit code 1 and 2.
+        state: Its state. A `paused` trial waits to be promoted. A `failed` trial ended with exit
+            code 1, a `refused` one with exit code 2.
         step: The last completed training step.
         best: Metrics at the best evaluation, or empty if there is none.
         last: Metrics at the last evaluation.
@@ -164,12 +164,12 @@ def read(folder: Path) -> Trial:
         fold, objective = facts.get("fold"), Objective(*facts.get("objective") or ())
         lineage = Lineage(*facts["lineage"]) if facts.get("lineage") else None
         if not isinstance(parameters, dict) or {type(number), type(seed)} != {int}:
-            raise TypeError("a number, or what varies, is of another kind")
+            raise TypeError("a number or the parameters have the wrong type")
         if not isinstance(fold, int | None):
-            raise TypeError("the fold is no number")
+            raise TypeError("the fold is not a number")
     except (AttributeError, KeyError, TypeError) as error:
         raise RunnerError(
-            f"{folder / layout.TRIAL} does not describe a trial: remove it"
+            f"{folder / layout.TRIAL} does not describe a trial; delete it"
         ) from error
     own, tests = run.evaluations, _tests(run)
     rule = best_evaluation.BestRule(*objective) if objective.metric else None

@@ -52,7 +52,7 @@ def begin(flags: Mapping[str, Any]) -> None:
 
 
 class Fork(child.Child):
-    """`python -m runner ...`, forked instead of started. Its log and answer are files."""
+    """`python -m runner ...`, forked instead of started. It writes its output to files."""
 
     def _start(self, command: Sequence[str], **options: Any) -> None:
         assert list(command[:3]) == [sys.executable, "-m", "runner"]

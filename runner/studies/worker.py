@@ -1,4 +1,4 @@
-"""Starts, watches and ends the process of a trial, an ordinary command. No TensorFlow here."""
+"""Starts, watches and ends the process of a trial, an ordinary command. No TensorFlow."""
 
 import contextlib
 import json
@@ -35,10 +35,10 @@ def arguments(
     """Returns the flags that turn the study's configuration into a trial's.
 
     Args:
-        facts: Those of trial.json.
-        divided: The overrides that make its fold validate, by path.
+        facts: The contents of trial.json.
+        divided: The overrides that make the trial validate on its fold, by path.
         threads: How many threads an op may use. 0 uses the configured number.
-        pause_at: The step at which it pauses, or 0 if it does not pause.
+        pause_at: The step at which the trial pauses, or 0 if it does not pause.
     """
     found = [f"--gin_params={space.gin(*each)}" for each in facts["parameters"].items()]
     values = ["run.study=null", "run.notify=''", f"run.seed={facts['seed']}"]
@@ -69,7 +69,7 @@ class Job:
         goal: The step that it trains to. 0 tests it instead.
 
     Attributes:
-        one: The trial, as it was.
+        one: The trial, as it was at the start.
         goal: As given.
         tests: Whether it is tested.
         why_not: Why it cannot be forked, after `end` has returned `warm.NOT_WARM`.
@@ -89,7 +89,7 @@ class Job:
         self.gpu = gpu
         self.goal, self.tests = goal, not goal
         self.why_not = (
-            "an imported module uses TensorFlow while it is imported, and forks would hang"
+            "an imported module uses TensorFlow at import time, so forked trials would hang"
         )
         self._place, self._is_fork = place, place.forks
         self.is_stuck = False
@@ -139,8 +139,8 @@ class Job:
         if _processor_seconds(self.child.pid) < quiet / 10:
             self.is_stuck = True
             self.why_not = (
-                f"the fork for trial {self.one.number} hung: in {quiet:.0f} s it printed nothing "
-                "and hardly used a processor"
+                f"the fork for trial {self.one.number} hung: in {quiet:.0f} s it printed no output "
+                "and used almost no CPU"
             )
             self.child.kill()
 
@@ -171,7 +171,7 @@ class Job:
 
     def reason(self) -> str:
         """Returns the last message of its output."""
-        return self.child.reason() or "nothing was printed"
+        return self.child.reason() or "it printed no output"
 
 
 def _progress(one: Trial) -> tuple[Any, ...]:

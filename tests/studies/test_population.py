@@ -232,7 +232,7 @@ def test_a_population_that_was_killed_ends_as_one_left_alone(finished, tmp_path)
         ([VARIED, "--seeds=2"], "seed folds"),
         ([f"--vary={RATE}=0.1,"], "not value"),
         ([f"--vary={RATE}=0.1"], "two members"),
-        (["--seeds=2"], "give --vary"),
+        (["--seeds=2"], "pass --vary"),
     ],
 )
 def test_what_cannot_change_as_members_go_on_is_refused(tmp_path, capsys, flags, message):

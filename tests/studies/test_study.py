@@ -102,7 +102,7 @@ def test_the_same_command_starts_nothing_and_one_with_more_only_what_is_new(stud
     assert result["trials"] == {"done": 2, "diverged": 1}
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert result["best"]["parameters"] == {RATE: 0.01}
-    says(output.err, "looked 2 configurations")
+    says(output.err, "used 2 configurations")
     assert [each.tests for each in trial.all_of(studied)] == [1, 0, 1]
     assert [each.parameters[RATE] for each in trial.all_of(studied)] == [0.005, 1e30, 0.01]
 

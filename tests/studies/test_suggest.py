@@ -70,5 +70,5 @@ def test_tpe_finds_better_values_than_chance_in_the_median_of_studies():
 def test_strategies_say_what_they_cannot_do():
     with pytest.raises(ConfigError, match=saying("ranges conditions")):
         suggest.check("cma_es", MIXED)
-    with pytest.raises(ConfigError, match="give --vary"):
+    with pytest.raises(ConfigError, match="pass --vary"):
         suggest.check("tpe", [])

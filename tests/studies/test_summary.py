@@ -120,8 +120,8 @@ def test_a_diverged_trial_counts_as_the_worst_and_leaves_no_interval():
     assert hot.best["loss"].n == 2
     assert "1 of 6 trials diverged" in notes(trials)
     says(notes(trials), "worst accuracy 0.3")
-    says(notes(trials), "left out metrics loss")
-    says("\n".join(findings.comparisons(found)), "count worst 0.1")
+    says(notes(trials), "exclude metrics loss")
+    says("\n".join(findings.comparisons(found)), "scored worst 0.1")
 
 
 def evaluated(number, rate, seed, best, last, **more):
@@ -173,7 +173,7 @@ def test_what_diverged_is_not_chosen_where_nothing_has_finished():
         evaluated(1, 0.2, 0, 0.5, 0.4, state="paused", step=100),
     ]
     assert summary.of(trials).chosen is None
-    assert "nothing is chosen" in notes(trials)
+    assert "no configuration is chosen" in notes(trials)
 
 
 def test_a_last_value_that_is_not_finite_counts_as_the_worst_last_one():
@@ -237,7 +237,7 @@ def test_nan_as_the_best_counts_as_the_worst():
 def test_nothing_is_chosen_where_no_trial_has_a_finite_value():
     trials = [made(n, n, 0, best={}, last={"accuracy": NAN}) for n in range(2)]
     assert summary.of(trials).chosen is None
-    says(notes(trials), "nothing chosen accuracy")
+    says(notes(trials), "no configuration chosen accuracy")
     assert tables.render(summary.of(trials))
 
 
@@ -263,7 +263,7 @@ def test_only_what_has_finished_counts_and_the_budgets_are_said():
     assert [each.is_finished for each in found.configurations].count(True) == 1
     text = notes(trials)
     says(text, "1 done 2,000 2 paused 500 100")
-    says(text, "means 0.1 good")
+    says(text, "means 0.1 optimistic")
     says(text, "1 trial finish")
     says(text, "5 disk full")
 
@@ -289,7 +289,7 @@ def test_the_choice_is_by_validation_and_a_look_at_other_tests_is_warned_of():
     assert found.chosen.name == "1"
     says(tables.render(found), "test chosen 1")
     assert "0.99" not in tables.render(found)
-    says(notes(trials), "looked 2 configurations")
+    says(notes(trials), "used 2 configurations")
     assert "warning" not in notes([made(0, 0, 0, 0.9), tested(1, 0.95, 0.9)])
 
 
