@@ -19,10 +19,10 @@ PROGRAM = ("-m", "runner")
 
 
 def machines(options: Any) -> cluster.Cluster | None:
-    """Returns the machines that a mode's options or the environment name, and the local index.
+    """Returns the machines from a mode's options or the environment, and the index of this one.
 
     Raises:
-        ConfigError: the machines are not named correctly.
+        ConfigError: the list of machines is not valid.
     """
     index = options.task_index
     return cluster.find(os.environ, options.worker_hosts, -1 if index is None else index)
@@ -32,20 +32,21 @@ def supervise(options: Any, folder: Path, arguments: Sequence[str], stop: signal
     """Runs a command with `--workers` and returns its exit code.
 
     Args:
-        options: Of its mode.
-        folder: The run's.
+        options: The mode's options.
+        folder: The run's directory.
         arguments: The command's arguments for each worker.
         stop: Reports whether a signal has arrived.
 
     Raises:
-        ConfigError: there are fewer machines, or GPUs, than workers, or the machines are not named.
+        ConfigError: there are fewer machines or GPUs than workers, or the list of machines is
+            missing.
         RunnerError: see `runner.launch.supervisor.supervise`.
     """
     bounds = Bounds.parse(options.workers)
     found = machines(options)
     if found is None and options.task_index is not None:
         raise ConfigError(
-            f"--task_index={options.task_index}: of which machines? give --worker_hosts"
+            f"--task_index={options.task_index} needs the list of machines: pass --worker_hosts"
         )
     command = [sys.executable, *PROGRAM, *arguments]
     layout.check(folder)
@@ -54,8 +55,8 @@ def supervise(options: Any, folder: Path, arguments: Sequence[str], stop: signal
         return supervisor.supervise(supervisor.Plan(command, folder, bounds, slots), stop)
     if bounds.most > found.size:
         raise ConfigError(
-            f"--workers={options.workers}, but there are {found.size} machines, and each has one "
-            "worker of the run"
+            f"--workers={options.workers}, but there are only {found.size} machines, and each runs "
+            "one worker"
         )
     slots = Slots(1, found.hosts[found.index])
     plan = supervisor.Plan(command, folder, bounds, slots, found.hosts, found.index)

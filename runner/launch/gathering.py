@@ -1,4 +1,7 @@
-"""Waits for supervisors, and agrees with them on the next generation. No TensorFlow."""
+"""Waits for the supervisors of a run, and agrees with them on the next generation.
+
+No TensorFlow.
+"""
 
 import time
 from collections.abc import Callable, Sequence
@@ -20,7 +23,7 @@ class Gathering:
     Args:
         meeting: The rendezvous of the supervisors.
         bounds: The allowed number of workers.
-        slots: This machine's.
+        slots: This machine's slots for workers.
         names: The names of the machines.
         pause: Called between two polls. It raises to end the wait.
         clock: Seconds, for tests to inject.
@@ -77,8 +80,8 @@ class Gathering:
             if newest and self._goes_on(newest):
                 others, self._began = newest, self._clock()
                 is_spare = len(newest.hosts) == self._bounds.most
-                what = "in case one fails" if is_spare else "to be taken in at their next commit"
-                self._remind(f"the others train; waiting {what}")
+                what = "in case one fails" if is_spare else "to join after their next checkpoint"
+                self._remind(f"the other workers are training; waiting {what}")
             elif others and (end := self._meeting.verdict(others)) and end.then == "leave":
                 return end
             else:
@@ -132,7 +135,7 @@ class Gathering:
     def _too_few(self, ready: Sequence[Supervisor], patience: float) -> str:
         found = sum(len(each.hosts) for each in ready)
         return (
-            f"--workers={self._bounds}: {found} came within {text.duration(patience)} "
+            f"--workers={self._bounds}: only {found} joined within {text.duration(patience)} "
             f"(RunConfig.workers_timeout); {self._missing(ready)}"
         )
 

@@ -18,10 +18,10 @@ class Job:
         mode: The command's mode.
         is_training: Whether the mode trains the run in its directory, which has a status.json.
         is_study: Whether several instances of the command share its work.
-        arguments: All its flags but `--launch`, checked.
+        arguments: All its flags except `--launch`, validated.
         model_dir: The run's or the study's directory or URL, or empty for a mode without one.
         work_dir: The working directory of the command.
-        config: The `LaunchConfig`, checked.
+        config: The `LaunchConfig`, validated.
         strategy: The experiment's `RuntimeConfig.distribution_strategy`, or empty without one.
         workers: The value of `--workers`, or None without it.
         stop: Reports whether a signal has arrived, for a launcher that waits for the end.

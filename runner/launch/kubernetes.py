@@ -27,7 +27,7 @@ def plan(job: Job) -> Plan:
     """Returns a manifest for kubectl.
 
     Raises:
-        ConfigError: a setting is missing, a file would not be there, or a secret would be exposed.
+        ConfigError: a setting is missing, the pod would lack a file, or a secret would be exposed.
     """
     _check(job)
     made = json.loads(
@@ -40,36 +40,39 @@ def plan(job: Job) -> Plan:
 def _check(job: Job) -> None:
     config = job.config
     if not config.image:
-        raise ConfigError("LaunchConfig.image is missing: the image with the runner and your code")
+        raise ConfigError(
+            "LaunchConfig.image is missing: set it to an image with the runner and your code"
+        )
     _check_names(config)
     mounts = manifest.mounts(job)
     if job.folder and not any(job.folder.is_relative_to(path) for path in mounts):
-        there = f"; mounted are {', '.join(mounts)}" if mounts else ""
+        there = f" (mounted: {', '.join(mounts)})" if mounts else ""
         raise ConfigError(
-            f"--model_dir={job.model_dir} would be lost with its pod: give a folder of a volume, "
-            f"as in LaunchConfig.volumes = ('claim:/runs',) and --model_dir=/runs/digits{there}"
+            f"--model_dir={job.model_dir} would be lost with its pod: use a directory on a "
+            f"volume{there}, such as --model_dir=/runs/digits with LaunchConfig.volumes = "
+            "('claim:/runs',)"
         )
     for each in config.environment:
         name, equals, value = each.partition("=")
         value = value if equals else os.environ[name]
         if secrets.is_secret(name) or secrets.masked(value) != value:
             raise ConfigError(
-                f"LaunchConfig.environment: {name} looks like a secret, and everybody who may read "
-                "the job would see it: keep it in a Secret of the cluster, and name that in "
-                "LaunchConfig.secret_names"
+                f"LaunchConfig.environment: {name} looks like a secret, and everyone who can read "
+                "the job would see it. Store it in a Kubernetes Secret, and add the Secret's name "
+                "to LaunchConfig.secret_names"
             )
     for flag in job.arguments:
         name, _, path = flag.partition("=")
         is_file = name in ("--gin_file", "--config_file") and path.startswith("/")
         if is_file and not any(PurePosixPath(path).is_relative_to(each) for each in mounts):
             raise ConfigError(
-                f"{flag}: a file of this machine is not in the image; give its path from the "
-                "image's working folder"
+                f"{flag}: the image does not contain files of this machine. Use a path relative to "
+                "the image's working directory, or a path on a volume"
             )
     if config.evaluator and (not job.is_training or config.nodes > 1):
         raise ConfigError(
-            "LaunchConfig.evaluator = True is for --mode=train or train_and_eval on one node; "
-            "elsewhere, launch --mode=continuous_eval as a job of its own"
+            "LaunchConfig.evaluator = True needs a training mode on one node. Otherwise, launch "
+            "--mode=continuous_eval as a separate job"
         )
 
 
@@ -80,8 +83,8 @@ def _check_names(config: Any) -> None:
         for each in [value] if isinstance(value, str) else value:
             if each and not _OBJECT.fullmatch(each):
                 raise ConfigError(
-                    f"LaunchConfig.{field}: {each!r} cannot be a name in Kubernetes, which takes "
-                    "lower-case letters, digits, '-' and '.'"
+                    f"LaunchConfig.{field}: {each!r} is not a valid name in Kubernetes. Names "
+                    "consist of lowercase letters, digits, '-' and '.'"
                 )
 
 
@@ -95,14 +98,15 @@ def _name(job: Job) -> str:
         digest = hashlib.sha256(job.model_dir.encode()).hexdigest()[:6]
         return f"{plain[: _LONGEST - 7].strip('-')}-{digest}"
     raise ConfigError(
-        f"LaunchConfig.name = {job.name!r}: Kubernetes takes up to {_LONGEST} lower-case letters, "
-        f"digits and '-', a letter first and no '-' last; {plain[:_LONGEST].strip('-')!r} would do"
+        f"LaunchConfig.name = {job.name!r} is not valid in Kubernetes. Use at most {_LONGEST} "
+        "lowercase letters, digits and '-', with a letter first and no '-' last, such as "
+        f"{plain[:_LONGEST].strip('-')!r}"
     )
 
 
 def _submit(job: Job, kind: str, name: str, written: str) -> Submitted:
     if not shutil.which("kubectl"):
-        raise RunnerError("there is no kubectl here; --dry_run prints what it would be given")
+        raise RunnerError("kubectl was not found; --dry_run prints the manifest without it")
     where = [f"--namespace={job.config.namespace}"] if job.config.namespace else []
     if queue := job.config.queue:
         _check_queue(queue, where)
@@ -110,16 +114,16 @@ def _submit(job: Job, kind: str, name: str, written: str) -> Submitted:
     said = done.stderr.strip()
     if "(AlreadyExists)" in said:
         raise RunnerError(
-            f"there is a {kind} {name} already: watch it, remove it (kubectl delete "
-            f"{' '.join([kind.lower(), name, *where])}), or give this one a LaunchConfig.name"
+            f"a {kind} named {name} already exists: watch it, delete it (kubectl delete "
+            f"{' '.join([kind.lower(), name, *where])}), or set another LaunchConfig.name"
         )
     if done.returncode and "no matches for kind" in said:
         raise RunnerError(
-            "the cluster does not know JobSet, which a run on several nodes needs: see "
-            "https://jobset.sigs.k8s.io for how it is installed"
+            "JobSet is not installed in the cluster, but a run on several nodes needs it: see "
+            "https://jobset.sigs.k8s.io to install it"
         )
     if done.returncode:
-        raise RunnerError(f"kubectl refused the job: {secrets.masked(said)}")
+        raise RunnerError(f"kubectl rejected the job: {secrets.masked(said)}")
     words = ["kubectl", "logs", "--follow", *where]
     pods = (
         f"--selector=jobset.sigs.k8s.io/jobset-name={name}" if kind == "JobSet" else f"job/{name}"
@@ -133,12 +137,13 @@ def _check_queue(queue: str, where: Sequence[str]) -> None:
     found = _kubectl("get", _KUEUE, "--output=name", *where)
     if "resource type" in found.stderr:
         raise ConfigError(
-            f"LaunchConfig.queue = {queue!r}: the cluster has no Kueue, whose queue that would be"
+            f"LaunchConfig.queue = {queue!r}: Kueue, which provides queues, is not installed in "
+            "the cluster"
         )
     queues = [line.rpartition("/")[2] for line in found.stdout.splitlines()]
     if not found.returncode and queue not in queues:
         there = ", ".join(queues) or "none"
-        raise ConfigError(f"LaunchConfig.queue = {queue!r}: no such queue; there are {there}")
+        raise ConfigError(f"LaunchConfig.queue = {queue!r}: no such queue; available: {there}")
 
 
 def _kubectl(*arguments: str, given: str = "") -> "subprocess.CompletedProcess[str]":

@@ -41,7 +41,7 @@ def kubernetes(job: Job) -> Plan:
 
 
 def ray(job: Job) -> Plan:
-    """On a Ray cluster, each trial of a study by itself; this process waits for the end."""
+    """On a Ray cluster, with one task per trial of a study. This process waits for the end."""
     from runner.launch import ray_run
 
     return ray_run.plan(job)
@@ -158,7 +158,7 @@ def _check_idle(name: str, config: Any) -> None:
         value = getattr(config, field.name)
         if field.name not in read and value != field.default:
             readers = [each for each, row in LAUNCHERS.items() if field.name in row.reads]
-            there = f"; it is for --launch={' or '.join(readers)}" if readers else ""
+            there = f"; it is only for --launch={' or '.join(readers)}" if readers else ""
             raise ConfigError(
                 f"LaunchConfig.{field.name} = {value!r} has no effect with --launch={name}{there}"
             )
@@ -169,9 +169,9 @@ def _check_nodes(job: Job) -> None:
     if job.config.nodes > 1 and not job.is_study and job.strategy not in _OF_NODES:
         with_it = f" with distribution_strategy = {job.strategy!r}" if job.strategy else ""
         raise ConfigError(
-            f"LaunchConfig.nodes = {job.config.nodes}: --mode={job.mode}{with_it} runs on one; "
-            "RuntimeConfig.distribution_strategy = 'multi_worker_mirrored' shares a run among "
-            "nodes, and --mode=study its trials"
+            f"LaunchConfig.nodes = {job.config.nodes}: --mode={job.mode}{with_it} uses one node. "
+            "To distribute one run over several nodes, set RuntimeConfig.distribution_strategy = "
+            "'multi_worker_mirrored'. To distribute the trials of a study, use --mode=study"
         )
 
 
@@ -182,13 +182,13 @@ def _check_workers(job: Job) -> None:
     nodes, most = job.config.nodes, job.workers.most
     if nodes not in (1, most):
         raise ConfigError(
-            f"--workers={job.workers.given} and LaunchConfig.nodes = {nodes}: each node has "
-            f"one worker; give LaunchConfig.nodes = {most}, or 1 to have all on one"
+            f"--workers={job.workers.given} and LaunchConfig.nodes = {nodes}: each node runs one "
+            f"worker. Set LaunchConfig.nodes = {most}, or 1 to run all workers on one node"
         )
     if nodes == 1 and 0 < job.config.gpus < most:
         raise ConfigError(
             f"--workers={job.workers.given} and LaunchConfig.gpus = {job.config.gpus}: each worker "
-            f"on a node needs a GPU; give LaunchConfig.gpus = {most}"
+            f"on a node needs a GPU. Set LaunchConfig.gpus = {most}"
         )
 
 
@@ -197,17 +197,20 @@ def _check_text(job: Job) -> None:
     for argument in job.arguments:
         if (masked := secrets.masked(argument)) != argument:
             raise ConfigError(
-                f"{masked}: a secret does not belong in a job's command, which others can read: "
-                "have your code read it from the environment or from a file"
+                f"{masked}: others can read a job's command, so it must not contain a secret. Have "
+                "your code read the secret from the environment or from a file"
             )
     for each in job.config.environment:
         if "=" not in each and each not in os.environ:
-            raise ConfigError(f"LaunchConfig.environment names {each}, which is not set here")
+            raise ConfigError(
+                f"LaunchConfig.environment lists {each}, which is not set in this environment"
+            )
     for name, value in job.set_here.items():
         if secrets.is_secret(name) or secrets.masked(value) != value:
             raise ConfigError(
                 f"LaunchConfig.environment: the value of {name} looks like a secret, and would be "
-                f"stored with the run: give {json.dumps(name)} without a value"
+                f"stored with the run. Set the variable in the shell, and list {json.dumps(name)} "
+                "without a value"
             )
 
 
@@ -216,8 +219,8 @@ def _check_bucket(name: str, job: Job) -> None:
     several = job.config.nodes > 1 or LAUNCHERS[name].place
     if job.is_study and "://" in job.model_dir and several:
         raise ConfigError(
-            f"--model_dir={job.model_dir}: a study in a bucket runs on one machine at a time; give "
-            "a folder that all nodes share"
+            f"--model_dir={job.model_dir}: a study in a bucket runs on one machine at a time; use "
+            "a directory that all nodes share"
         )
 
 
@@ -226,4 +229,6 @@ def _check_shown(text: str) -> None:
     for name, value in os.environ.items():
         is_path = value.startswith("/")
         if len(value) > 7 and not is_path and secrets.is_secret(name) and value in text:
-            raise ConfigError(f"the job would show {name}, a secret of the environment, to others")
+            raise ConfigError(
+                f"the job would show the value of {name}, a secret environment variable, to others"
+            )

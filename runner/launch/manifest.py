@@ -12,7 +12,7 @@ from runner.errors import GaveUpError
 from runner.launch import start
 from runner.launch.job import Job
 
-PORT = 2222  # on which a worker listens for the others
+PORT = 2222  # where a worker listens for the others
 JOBSET = "jobset.x-k8s.io/v1alpha2"
 QUEUE = "kueue.x-k8s.io/queue-name"
 
@@ -33,7 +33,7 @@ def manifest(job: Job, name: str) -> _Object:
     """Returns the object to create.
 
     Args:
-        job: The job, checked.
+        job: The job, validated.
         name: A name that is valid in Kubernetes.
     """
     config = job.config

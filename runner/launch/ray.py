@@ -103,14 +103,14 @@ class Cluster:
                 why = ray_process.cause(error)
                 raise ConfigError(
                     f"node {name} of the Ray cluster cannot run this runner ({why}): install the "
-                    "same one there"
+                    "same version there"
                 ) from error
             except self._ray.exceptions.RayError:  # the node has just disappeared
                 continue
             if missing:
                 raise ConfigError(
-                    f"node {name} of the Ray cluster does not see {' and '.join(missing)}: use "
-                    "folders that all nodes share, under the same paths"
+                    f"node {name} of the Ray cluster cannot access {' and '.join(missing)}: use "
+                    "directories that all nodes share, under the same paths"
                 )
 
     @property
@@ -133,7 +133,7 @@ class Cluster:
         own = self._ray.get_runtime_context().get_node_id()
         if all(node["NodeID"] != own for node in alive):
             raise RunnerError(
-                "the Ray node of this machine is gone; rerun the command once there is one"
+                "the Ray node of this machine is gone; rerun the command once one is running"
             )
         return alive
 
@@ -154,7 +154,8 @@ class Cluster:
                     f"{most / unit:.3g}"
                 )
         return (
-            "no node of the Ray cluster has all that LaunchConfig asks for: cpus, gpus, memory_gb"
+            "no node of the Ray cluster has all the resources that LaunchConfig requests (cpus, "
+            "gpus and memory_gb)"
         )
 
 
@@ -162,7 +163,7 @@ _FIELDS = {"CPU": ("cpus", 1), "GPU": ("gpus", 1), "memory": ("memory_gb", _GIB)
 
 
 def _needs(config: Any) -> dict[str, float]:
-    """Returns the resources that a command needs of a node, by Ray's names."""
+    """Returns the resources that a command needs on a node, by Ray's names."""
     return {"CPU": config.cpus or 1, "GPU": config.gpus, "memory": config.memory_gb * _GIB}
 
 

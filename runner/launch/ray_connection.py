@@ -92,7 +92,7 @@ class _Head:
             self._stop.abandon(
                 RunnerError(
                     f"the head of the Ray cluster at {self._address} has not answered for "
-                    f"{text.duration(silence)}; rerun the command once there is one"
+                    f"{text.duration(silence)}; rerun the command once it is back"
                 )
             )
 
@@ -104,7 +104,7 @@ def _connect(ray: Any, address: str) -> None:
         given = f"RAY_ADDRESS={address}"
     if "://" in address:
         raise ConfigError(
-            f"{given}: give the address of the cluster itself, as 10.0.0.1:6379, and start the "
+            f"{given}: use the address of the cluster itself, such as 10.0.0.1:6379, and run the "
             "command on one of its machines"
         )
     is_here = address in ("", "auto", "local")
@@ -124,14 +124,14 @@ def _check_answers(address: str) -> None:
     with socket.create_connection((host.strip("[]"), int(port)), _PATIENCE_SECONDS) as connection:
         encrypted = os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true")
         if not encrypted and not http2.is_spoken(connection):
-            raise ConnectionError("something else listens there")
+            raise ConnectionError("another program listens there")
 
 
 def _failure(error: Exception, *, is_here: bool) -> str:
     """Explains in one line why there is no connection."""
     if str(error).startswith("Version mismatch"):  # of Ray or Python, on several lines
         return " ".join(str(error).split())
-    what = "Ray does not start here" if is_here else "no Ray cluster answers there"
+    what = "Ray cannot start here" if is_here else "no Ray cluster answers at this address"
     return f"{what} ({ray_process.cause(error)})"
 
 

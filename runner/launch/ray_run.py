@@ -119,8 +119,8 @@ class _Task:
                 return code
             losses = losses + 1 if self._reached == before else 1
             if losses > _MOST_LOSSES:
-                raise RunnerError(f"{losses} nodes were lost in a row before a step was made")
-            console.say("the node is lost; restarting on another node")
+                raise RunnerError(f"{losses} nodes in a row were lost before a step was completed")
+            console.say("the node was lost; restarting on another node")
 
     def _once(self) -> int:
         task = self._cluster.start(self._job.arguments, self.log, None, answer=self._out)

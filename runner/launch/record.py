@@ -18,7 +18,7 @@ class Record:
     """Writes the record, in the supervisor that has the chief or is the first to see an end.
 
     Args:
-        folder: The run's.
+        folder: The run's directory.
         least: The smallest number of workers.
         most: The largest.
     """

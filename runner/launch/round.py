@@ -36,11 +36,11 @@ class Round:
         meeting: The rendezvous that agreed on it.
         command: The command of each worker.
         places: This machine's workers.
-        folder: The run's.
+        folder: The run's directory.
         clock: Seconds, for tests to inject.
 
     Attributes:
-        workers: This machine's.
+        workers: This machine's workers.
     """
 
     def __init__(
@@ -108,7 +108,8 @@ class Round:
         for index, code in bad.items():
             if code in _STOPPED:
                 number = _STOPPED[code]
-                return Verdict("leave", 128 + number, f"worker {index} got {number.name}", index)
+                reason = f"worker {index} received {number.name}"
+                return Verdict("leave", 128 + number, reason, index)
         index = min(bad, key=lambda each: (bad[each] > 0, each))  # a signal explains more
         if bad[index] > 0 and (quiet := self._quiet(_STUCK_SECONDS)):
             return quiet
@@ -128,7 +129,7 @@ class Round:
             return None
         worker = max(quiet, key=lambda each: each.silent_for)
         index = worker.place.number
-        reason = f"worker {index} gave no sign of life for {text.duration(worker.silent_for)}"
+        reason = f"worker {index} sent no heartbeat for {text.duration(worker.silent_for)}"
         return Verdict("restart", 1, reason, index)
 
     def _silent_for(self, seconds: float) -> list[Worker]:
@@ -139,7 +140,7 @@ class Round:
     def _not_formed(self, age: float) -> Verdict:
         missing = [worker for worker in self.workers if not worker.has_formed]
         number = min(missing, key=lambda each: bool(each.shows)).place.number
-        reason = f"worker {number} had not found the others after {text.duration(age)}"
+        reason = f"worker {number} had not connected to the others after {text.duration(age)}"
         return Verdict("restart", 1, reason, number)
 
     def absent(self) -> Verdict | None:

@@ -77,8 +77,8 @@ class Patience:
         """Returns why a failed attempt is the last one, or an empty text if it may be retried."""
         since = self._clock() - _HOUR
         if not progressed and self._idle + 1 >= rules.idle_starts:
-            starts = text.counted(rules.idle_starts, "start")
-            return f"as {starts} in a row ended without a step (WorkersConfig.idle_starts)"
+            starts = text.counted(rules.idle_starts, "attempt")
+            return f"because {starts} in a row ended without a step (WorkersConfig.idle_starts)"
         if sum(time > since for time in self._failures) >= rules.restarts_an_hour:
             restarts = text.counted(rules.restarts_an_hour, "restart")
             return f"after {restarts} in an hour (WorkersConfig.restarts_an_hour)"

@@ -36,8 +36,8 @@ class Slots:
     ) -> None:
         if 0 < len(gpus) < count:
             raise ConfigError(
-                f"--workers={count}: this machine has {text.counted(len(gpus), 'GPU')}, and each "
-                "worker needs one; CUDA_VISIBLE_DEVICES= in the environment trains on the CPUs"
+                f"--workers={count}: this machine has {text.counted(len(gpus), 'GPU')}, but each "
+                "worker needs one. To train on CPUs, set CUDA_VISIBLE_DEVICES= in the environment"
             )
         self._host = host or _LOOPBACK
         self._gpus = list(gpus)

@@ -22,15 +22,15 @@ def plan(job: Job) -> Plan:
     """Returns a script for sbatch.
 
     Raises:
-        ConfigError: a time limit leaves no time to train, or a value or an option is not valid in a
-            script for Slurm.
+        ConfigError: the time limit leaves no time to train, or a value or an option is not valid in
+            a script for Slurm.
     """
     config = job.config
     limit = text.seconds(config.time)
     if limit and limit <= config.grace_seconds + _EARLY:
         raise ConfigError(
-            f"LaunchConfig.time = {config.time!r} leaves no time to train: the run is told to end "
-            f"up to {config.grace_seconds + _EARLY} s before (LaunchConfig.grace_seconds)"
+            f"LaunchConfig.time = {config.time!r} leaves no time to train, because Slurm signals "
+            f"the run up to {config.grace_seconds + _EARLY} s early (LaunchConfig.grace_seconds)"
         )
     if "\\" in str(job.logs):
         raise ConfigError(
@@ -40,7 +40,7 @@ def plan(job: Job) -> Plan:
     for each in config.options:
         if not re.fullmatch(rf"--[a-z][a-z-]*(={_PRINTED}+)?", each):
             raise ConfigError(
-                f"LaunchConfig.options: {each!r} is not an option of sbatch, as '--account=mine'"
+                f"LaunchConfig.options: {each!r} is not an sbatch option such as '--account=mine'"
             )
     script = _script(job)
     return Plan(script, lambda: _submit(job, script))
@@ -108,8 +108,8 @@ def _quoted(value: str) -> str:
     """
     if not re.fullmatch(f"{_PRINTED}*", value):
         raise ConfigError(
-            f"--launch=slurm: {text.quoted(value)} has a control character, such as the end of a "
-            "line, which a script for Slurm cannot have: choose another name"
+            f"--launch=slurm: {text.quoted(value)} contains a control character, such as a line "
+            "break, which a script for Slurm cannot have: choose another name"
         )
     if re.fullmatch(r"[\w%+,./:=@-]+", value):
         return value
@@ -119,7 +119,8 @@ def _quoted(value: str) -> str:
 def _submit(job: Job, script: str) -> Submitted:
     if not shutil.which("sbatch"):
         raise RunnerError(
-            "there is no sbatch here: submit from a machine of the cluster, such as its login node"
+            "sbatch was not found: submit the job from a machine of the cluster, such as its login "
+            "node"
         )
     _check_nodes(job)
     job.logs.mkdir(parents=True, exist_ok=True)
@@ -135,7 +136,7 @@ def _submit(job: Job, script: str) -> Submitted:
             job.logs.rmdir()
             job.logs.parent.rmdir()
         said = done.stderr.strip().removeprefix("sbatch: error: ")
-        raise RunnerError(f"sbatch refused the job: {said}")
+        raise RunnerError(f"sbatch rejected the job: {said}")
     number = done.stdout.strip().partition(";")[0]
     name = _log_name(job).replace("%A_%a", f"{number}_*").replace("%j", number)
     return Submitted(number, f"{job.logs}/{name}", f"scancel {number}")
@@ -152,7 +153,7 @@ def _check_nodes(job: Job) -> None:
         return  # sbatch will report the error
     if config.queue and config.queue not in partitions:
         raise ConfigError(
-            f"LaunchConfig.queue = {config.queue!r}: Slurm has no such partition; it has "
+            f"LaunchConfig.queue = {config.queue!r}: no such partition; available: "
             f"{', '.join(partitions)}{did_you_mean(config.queue, partitions)}"
         )
     queue = config.queue or next((row[0][:-1] for row in rows if row[0].endswith("*")), "")
@@ -166,7 +167,7 @@ def _check_nodes(job: Job) -> None:
         given = ", ".join(f"{name} = {value:g}" for name, value in wanted.items() if value)
         raise ConfigError(
             f"LaunchConfig: {given}, but partition {queue} has {len(there)} nodes of up to "
-            f"{most[0]} processors and {most[1] / 1024:.3g} GB, {len(able)} of them large enough"
+            f"{most[0]} CPUs and {most[1] / 1024:.3g} GB, {len(able)} of them large enough"
         )
 
 

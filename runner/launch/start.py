@@ -32,11 +32,13 @@ def main(arguments: Sequence[str]) -> int:
     cut = arguments.index("--")
     parser = argparse.ArgumentParser(prog="python -m runner.launch.start")
     parser.add_argument("--launcher", required=True)
-    parser.add_argument("--job", default="", help="its name in the logs, where it has no number")
+    parser.add_argument("--job", default="", help="name of the job in the logs, if not Slurm's")
     parser.add_argument("--logs", type=Path, required=True)
-    parser.add_argument("--folder", type=Path, help="the run's or the study's")
+    parser.add_argument("--folder", type=Path, help="directory of the run or the study")
     parser.add_argument("--tries", type=int, required=True)
-    parser.add_argument("--by_status", action="store_true", help="its exit code may be a helper's")
+    parser.add_argument(
+        "--by_status", action="store_true", help="derive the exit code from the run's status"
+    )
     given = parser.parse_args(arguments[:cut])
     began, before, reached = time.monotonic(), _status(given.folder), _reached(given.folder)
     code = _run(arguments[cut + 1 :])

@@ -17,7 +17,7 @@ from runner.run_directory import watch
 _TIMES = 1.5  # the others' median
 _SHARE = 0.2  # of a step's time, as the minimum difference
 _IN_A_ROW = 3
-_KINDS = {"waiting": "waits for its inputs", "working": "computes"}
+_KINDS = {"waiting": "waits for inputs", "working": "computes"}
 
 
 class Stragglers:
@@ -68,6 +68,6 @@ class Stragglers:
             if own[kind] > _TIMES * usual and own[kind] - usual > _SHARE * own["seconds"]:
                 return (
                     f"worker {index} on {self._hosts[index].replace(':', ' port ')} is slow: it "
-                    f"{does} {own[kind]:.3g} s a step, the others {usual:.3g} s"
+                    f"{does} for {own[kind]:.3g} s per step, the others for {usual:.3g} s"
                 )
         return ""

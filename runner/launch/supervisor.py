@@ -39,7 +39,7 @@ class Plan:
 
     Attributes:
         command: The command of each worker. The environment selects the worker.
-        folder: The run's.
+        folder: The run's directory.
         bounds: The allowed number of workers.
         slots: This machine's slots for workers.
         names: The names of the machines.
@@ -149,8 +149,9 @@ class _Supervisor:
         others = len(one.generation.hosts) - len(one.workers) + self._offered(one)
         name = self._plan.names[self._plan.machine]
         if number == signal.SIGTERM and self.best(others):
-            return Verdict("regroup", 128 + number, f"{name} got SIGTERM, and leaves")
-        return Verdict("leave", 128 + number, f"the supervisor got {signal.Signals(number).name}")
+            return Verdict("regroup", 128 + number, f"{name} received SIGTERM and leaves the run")
+        signal_name = signal.Signals(number).name
+        return Verdict("leave", 128 + number, f"the supervisor received {signal_name}")
 
     def best(self, available: int) -> int:
         """Returns how many of these workers to use, or 0 if they are too few."""
@@ -261,7 +262,7 @@ class _Watch:
             self._commit = watch.Glance(self._plan.folder / layout.CHECKPOINT)
             self._commit.changed()
             more = text.counted(best - size, "worker")
-            console.say(f"{more} can join, after the next checkpoint")
+            console.say(f"{more} can join after the next checkpoint")
         elif self._commit.changed():
             return Verdict("regroup", _PREEMPTED, f"from {size} to {best} workers")
         return None

@@ -308,7 +308,7 @@ def test_a_job_is_submitted_by_kubectl(tmp_path, capsys, kubectl):
     ("answer", "more", "code", "said"),
     [
         (("Error from server (AlreadyExists): digits", 1), [], 1, "Job digits"),
-        (("no matches for kind JobSet", 1), [], 1, "cluster know JobSet"),
+        (("no matches for kind JobSet", 1), [], 1, "cluster JobSet"),
         (("connection refused", 1), [], 1, "kubectl connection"),
         (("created",), ["--gin.LaunchConfig.queue='tem'"], 2, "no queue"),
     ],

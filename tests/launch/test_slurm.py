@@ -132,7 +132,7 @@ def test_without_slurm_a_line_says_so(tmp_path, monkeypatch, capsys):
     [
         ("queue='man'", "main"),
         ("nodes=3", "3 partition main 2"),
-        ("cpus=5", "1 5 partition 2 processors"),
+        ("cpus=5", "1 5 partition 2 CPUs"),
         ("gpus=1", "0 large enough"),
     ],
 )

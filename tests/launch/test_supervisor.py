@@ -140,7 +140,7 @@ def test_a_worker_that_stands_still_is_named_and_replaced(start, folder):
     os.kill(pid(folder, 1), signal.SIGSTOP)
     code, _, err = run.ended()
     assert code == 0
-    says(err, "worker 1 gave")
+    says(err, "worker 1 heartbeat")
 
 
 @pytest.mark.parametrize(
@@ -322,7 +322,7 @@ def test_a_machine_that_never_comes_is_named(start, folder):
     rules(folder, timeout=1)
     code, _, err = start("2", names="a,b").ended()
     assert code == 1
-    assert "--workers=2: 1 came within 0:01 (RunConfig.workers_timeout)" in err
+    assert "--workers=2: only 1 joined within 0:01 (RunConfig.workers_timeout)" in err
     assert "waiting for b (--task_index=1)" in err
 
 
