@@ -453,7 +453,7 @@ def _share(
             )
     refuse(config, _UNUSED, "examples are found by index, without buffers or files to interleave")
     if config.deterministic is False:
-        raise ConfigError("deterministic=False: data placed by step are always deterministic")
+        raise ConfigError("deterministic=False: indexed inputs are always deterministic")
     return order.Share(batch, batch // replicas, fed, context.input_pipeline_id * fed)
 
 

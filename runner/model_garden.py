@@ -44,8 +44,9 @@ _NOT_THEIRS = ("overwrite", "allow_config_change", "allow_lost_history")
 """The parameters that Model Garden's `run_experiment` does not have."""
 
 OWN_LOOP = (
-    "{what} runs Model Garden's own loop: no exact resume, no early stopping or plateaus, no named "
-    "evaluation sets, no claim on the folder, no history.jsonl; signals save nothing"
+    "{what} runs Model Garden's own loop: no bit-exact resume, early stopping, reduction of the "
+    "learning rate on plateaus, named evaluation sets, lock on the run directory or history.jsonl. "
+    "A signal does not save a checkpoint"
 )
 
 

@@ -318,7 +318,7 @@ def _write(path: Path, predictions: Mapping[str, str]) -> None:
 def _check(params: QuestionAnsweringConfig) -> None:
     train, validation = params.train_data, params.validation_data
     if train.folds and train.input_path != validation.input_path:
-        made_up = "made-up questions"
+        made_up = "synthetic questions"
         raise ConfigError(
             inputs.one_source(train.input_path or made_up, validation.input_path or made_up)
         )

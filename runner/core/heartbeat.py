@@ -44,7 +44,7 @@ def beating(
                 return
             except OSError as error:
                 if works:
-                    note(f"no {what}, and the run goes on: {error}")
+                    note(f"no {what}; the run continues: {error}")
                 works = False
 
     thread = threading.Thread(target=run, name=what, daemon=True)

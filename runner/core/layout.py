@@ -131,17 +131,17 @@ def check(folder: Path) -> None:
             raise RunnerError(f"{path} is a link that leads back to itself: remove it")
         if path.is_symlink() and not path.exists():
             raise RunnerError(
-                f"{path} is a link to {path.readlink()}, which does not exist: create that folder, "
-                "or remove the link"
+                f"{path} is a link to {path.readlink()}, which does not exist: create that "
+                "directory, or remove the link"
             )
         if path.exists() and not path.is_dir():
-            raise RunnerError(f"{folder} cannot be a folder: {path} is a file")
+            raise RunnerError(f"{folder} cannot be a directory: {path} is a file")
     for name in _FILES:
         if (folder / name).is_dir():
-            raise RunnerError(_in_the_way(folder / name, "folder", "file"))
+            raise RunnerError(_in_the_way(folder / name, "directory", "file"))
     for name in _FOLDERS:
         if (folder / name).is_file():
-            raise RunnerError(_in_the_way(folder / name, "file", "folder"))
+            raise RunnerError(_in_the_way(folder / name, "file", "directory"))
 
 
 def _is_loop(link: Path) -> bool:

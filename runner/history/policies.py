@@ -110,7 +110,7 @@ def _best_folders(
             if folder in folders:
                 raise ConfigError(
                     f"RetentionConfig.higher, lower: the best by {rule.metric!r} and the best by "
-                    f"{folders[folder].metric!r} would share the folder {folder}; leave one out"
+                    f"{folders[folder].metric!r} would share the directory {folder}; remove one"
                 )
             folders[folder] = rule
     return folders

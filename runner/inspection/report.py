@@ -73,7 +73,7 @@ def _check(folder: Path, *, flag: str = "--model_dir") -> None:
     if has_begun(folder):
         return
     if not folder.is_dir():
-        raise ConfigError(f"{flag}={folder}: there is no such folder")
+        raise ConfigError(f"{flag}={folder}: there is no such directory")
     below = sorted(path for path in folder.iterdir() if path.is_dir() and has_begun(path))
     inside = f"; there are runs in it: {text.some([str(each) for each in below])}" if below else ""
     raise ConfigError(f"{flag}={folder}: no run here{inside}")

@@ -104,7 +104,7 @@ def below(root: Path) -> list[Row]:
         ConfigError: there is no such directory.
     """
     if not root.is_dir():
-        what = "is not a folder" if root.exists() else "does not exist"
+        what = "is not a directory" if root.exists() else "does not exist"
         raise ConfigError(f"--model_dir={root} {what}")
     with cache.of(root) as known:
         found = [_row(each, root, known) for each in folders.runs(root)]
@@ -121,7 +121,7 @@ def of(folder: Path) -> Row:
         raise ConfigError(f"{folder} {'is a file' if folder.exists() else 'does not exist'}")
     first = next(folders.runs(folder), None)
     if first is None or first.folder != folder:
-        raise ConfigError(f"{folder} is not the folder of a run")
+        raise ConfigError(f"{folder} is not a run directory")
     return _row(first, folder.parent, cache.Cache({}))
 
 

@@ -18,7 +18,7 @@ _METRICS = 500  # rows in the table of best and last
 _AT = {
     State.PENDING: "Begun, at",
     State.RUNNING: "Running, at",
-    State.UNRESPONSIVE: "No sign of life since",
+    State.UNRESPONSIVE: "No heartbeat since",
 }
 
 Rows = list[tuple[str, ...]]
@@ -36,7 +36,7 @@ def render(run: Run, *, refresh: int = 0) -> str:
         "curves": ("Curves", bool(charts)),
         "results": ("Best and last", bool(run.evaluations or run.tests)),
         "predictions": ("Predictions", found is not None),
-        "pictures": ("Pictures", bool(drawn)),
+        "pictures": ("Images", bool(drawn)),
         "time": ("Time", True),
         "configuration": ("Configuration", bool(run.params)),
         "model": ("Model", bool(run.overview)),
@@ -216,7 +216,7 @@ def _environment(run: Run) -> dict[str, Any] | None:
         rows.append(("code", f"commit {code.get('commit')} on {code.get('branch')}{dirty}"))
         if untracked := code.get("untracked"):
             rows.append(("untracked files", text.some([str(each) for each in untracked], 10)))
-    rows.append(("folder", display_names.of(run.directory)))
+    rows.append(("directory", display_names.of(run.directory)))
     diff = str(code.get("diff") or "")
     if len(diff) > _LONGEST_DIFF:
         diff = f"{diff[:_LONGEST_DIFF]}\n... the rest is in run.json"
@@ -240,7 +240,7 @@ def _again(run: Run) -> list[tuple[str, str, str]]:
         line = shlex.join(
             ["runner", f"--mode={mode}", f"--gin_file={gin}", f"--model_dir={folder}-again"]
         )
-        found.append(("from-folder", "From what the folder keeps:", line))
+        found.append(("from-folder", "From the configuration in the run directory:", line))
     return found
 
 

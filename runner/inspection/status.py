@@ -76,7 +76,7 @@ def _settle(board: progress.Board, lines: Sequence[Line]) -> None:
     unknown = [each.row for each in lines if each.sign and not each.sign.is_known]
     if unknown and console.STDERR.is_live:
         names = dict.fromkeys(row.host or row.name for row in unknown)
-        console.show(f"waiting for a sign of life from {text.some(list(names))} ...")
+        console.show(f"waiting for a heartbeat from {text.some(list(names))} ...")
     while not board.is_settled and time.monotonic() < end:
         time.sleep(_LOOK_SECONDS)
 

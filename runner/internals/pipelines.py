@@ -72,7 +72,7 @@ def taken_apart(dataset: tf.data.Dataset) -> Pipeline:
         elif kind in _BATCHES:
             steps.append(Batched(int(part._batch_size)))
         elif kind not in (*_UNCHANGED, *_ORDERING):
-            raise UnsupportedError(f"{_readable(kind)} cannot be placed by step")
+            raise UnsupportedError(f"{_readable(kind)} does not support indexed inputs")
         inputs = part._inputs()
         if len(inputs) != 1:
             raise UnsupportedError(f"{_readable(kind)} reads {len(inputs)} data sets")

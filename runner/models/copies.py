@@ -265,8 +265,8 @@ def _unable(model: Any, error: Exception) -> str:
         except Exception:
             if not hasattr(layer, "layers"):
                 where = f"{user_code.place(type(layer))}: {type(layer).__name__}"
-                return f"{where} cannot be made anew from its configuration: {_INSTEAD}"
-    return f"the model cannot be made anew from its configuration ({said}): {_INSTEAD}"
+                return f"{where} cannot be rebuilt from its configuration: {_INSTEAD}"
+    return f"the model cannot be rebuilt from its configuration ({said}): {_INSTEAD}"
 
 
 def _values(config: Any, key: str) -> Iterator[str]:

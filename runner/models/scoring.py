@@ -250,7 +250,7 @@ def _object(given: dict[str, Any]) -> Any:
         if not str(given.get("module", "")).startswith("keras"):
             name = given["config"] if given["class_name"] == "function" else given["class_name"]
             raise ConfigError(
-                f"{name} cannot be made anew: define it at the top of a module that can be imported"
+                f"{name} cannot be rebuilt: define it at the top level of an importable module"
             ) from error
     import keras
 

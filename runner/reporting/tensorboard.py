@@ -205,7 +205,7 @@ class Boards:
 def _image(name: str, picture: np.ndarray) -> summary_pb2.Summary.Image:
     if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] not in (1, 3):
         raise RunnerError(
-            f"the task's picture {name!r} is {picture.dtype} {list(picture.shape)}; expected "
+            f"the task's image {name!r} is {picture.dtype} {list(picture.shape)}; expected "
             "uint8 [height, width, 1 or 3]"
         )
     height, width, channels = picture.shape

@@ -52,8 +52,8 @@ class Claim:
         found = claim_file.look(self._path)
         if found is None or found.holder != self._holder:
             self._folder.check()
-            now = f"{found.holder} has it" if found else f"{self._path} was deleted"
-            raise LostError(f"this process has lost its claim on {self._path.parent}: {now}")
+            now = f"{found.holder} has it now" if found else f"{self._path} was deleted"
+            raise LostError(f"this process has lost its lock on {self._path.parent}: {now}")
 
     def beat(self) -> None:
         """Renews the heartbeat."""
@@ -85,7 +85,7 @@ def claimed(
     clock: Callable[[], float] | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[Claim]:
-    """Ensures that only this process writes in `folder` within the block.
+    """Ensures that only this process writes to `folder` within the block.
 
     A thread renews the heartbeat. If the process that held the lock has died, this process takes
     the lock over: at once if it ran on this machine, otherwise once its heartbeat has expired.
@@ -100,8 +100,8 @@ def claimed(
         sleep: Sleeps for a number of seconds. Tests can replace it.
 
     Raises:
-        RunnerError: another process writes there, or the directory cannot be written. The exit code
-            is 1 because flags and configuration are right, and the same command may work later.
+        RunnerError: another process writes there, or the directory is not writable. The exit code
+            is 1 because flags and configuration are valid, and the same command may work later.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

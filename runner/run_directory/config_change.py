@@ -1,7 +1,7 @@
 """Compares a configuration with that of the run's last attempt.
 
 A run that continued with other values would be a different experiment, and its record would not
-show it. The exceptions are fields that state why they may change (`resume`, see
+show it. Some fields may change. Each of them gives the reason (`resume`, see
 `runner.configuration.settings`).
 """
 
@@ -112,7 +112,7 @@ def check(
     path = model_dir / layout.PARAMS if theirs else layout.params(model_dir)
     if theirs and not path.exists():
         name = display_names.of(path)
-        note(f"there is no {name} to compare the configuration with: Model Garden wrote none")
+        note(f"the configuration is not compared: Model Garden wrote no {name}")
         return []
     try:
         found = compare(_read(path), experiment)
@@ -169,9 +169,9 @@ def _read(path: Path) -> Mapping[str, Any]:
         found = None
     if not isinstance(found, Mapping):
         raise ConfigError(
-            f"{path} {wrong}, so nothing says which configuration the checkpoints were trained "
+            f"{path} {wrong}, so it is unknown which configuration the checkpoints were trained "
             "with.\nRestore a copy of the file, or pass {allow_config_change}: the run then "
-            "resumes with this command's configuration, uncompared",
+            "resumes with this command's configuration, without a comparison",
             allow_config_change=True,
         )
     return found

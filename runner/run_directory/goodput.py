@@ -29,17 +29,17 @@ PARTS: Mapping[str, str] = {
     "checkpoint": "waiting for checkpoints",
     "start": "starting",
     "compile": "compiling",
-    "again": "steps done again",
-    "rollback": "going back after a divergence",
+    "again": "repeated steps",
+    "rollback": "rolling back",
     "suspended": "suspended",
     "end": "ending",
     "unknown": "not recorded",
     "queue": "waiting in a queue",
-    "between": "between starts",
+    "between": "between attempts",
 }
-"""Kinds of time, in the order in which they are shown. In the last two, no process was running:
-`queue` lies between two attempts of one job that its scheduler requeued, `between` between
-others."""
+"""Kinds of time, in the order in which they are shown. In the last two, no process was running.
+`queue` is the time between two attempts of one job that its scheduler requeued. `between` is the
+time between other attempts."""
 
 _OUTSIDE = ("queue", "between")
 _LEAST = 0.01  # seconds; smaller parts are not shown
@@ -166,16 +166,16 @@ def together(ledgers: Iterable[Ledger]) -> Ledger:
 
 
 def sentence(ledger: Ledger) -> str:
-    """Summarizes the time: `training took 71 % of 12:30; 1 kill cost 50 steps`."""
+    """Summarizes the time: `training took 71% of 12:30; 50 steps discarded after 1 kill`."""
     if not ledger.starts:
-        return "no start is recorded"
+        return "no attempt is recorded"
     share = "an unknown share" if math.isnan(ledger.share) else percent(ledger)
     said = f"training took {share} of {shown(ledger.seconds)}"
     if len(ledger.starts) > 1:
-        said += f" in {text.counted(len(ledger.starts), 'start')}"
+        said += f" in {text.counted(len(ledger.starts), 'attempt')}"
     if ledger.thrown_away:
         kills = f" after {text.counted(ledger.kills, 'kill')}" if ledger.kills else ""
-        said += f"; {text.counted(ledger.thrown_away, 'step')} thrown away{kills}"
+        said += f"; {text.counted(ledger.thrown_away, 'step')} discarded{kills}"
     if ledger.joules:
         said += f"; {ledger.joules / 3.6e6:.3g} kWh"
     return said

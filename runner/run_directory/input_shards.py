@@ -50,7 +50,7 @@ def _change(before: Sequence[Any], now: Sequence[Any]) -> str:
     """Describes the difference, or returns an empty string if there is none."""
     for old, new in zip(before, now, strict=False):
         if old["name"] != new["name"]:
-            return f"the training data have the shard {new['path']} in place of {old['name']}"
+            return f"the training data have the shard {new['path']} instead of {old['name']}"
         if old["fingerprint"] != new["fingerprint"]:
             return f"{new['path']} has changed since the run was trained on it"
     if len(before) > len(now):

@@ -20,8 +20,8 @@ _SHARED = (
 def clear(folder: Path, *, shared: bool = False) -> None:
     """Removes temporary files from the directory of a run, an evaluator or a study.
 
-    If other processes write there too, only old files are removed, because the files of running
-    processes are recent. Errors are ignored, as these files do no harm.
+    If other processes write there, too, this function removes only old files, because the files of
+    running processes are recent. It ignores errors, because these files do no harm.
 
     Args:
         folder: The directory, which this process holds unless it is shared.

@@ -16,7 +16,7 @@ def check(folder: Path, typed: str | bool) -> None:
     name = folder.absolute().name
     if typed is True:
         raise ConfigError(
-            f"this deletes the run in {folder}; to confirm, give its name: {{overwrite}}",
+            f"this deletes the run in {folder}; to confirm, pass its name: {{overwrite}}",
             overwrite=name,
         )
     if typed != name:
@@ -39,7 +39,7 @@ def begin_anew(folder: Path, typed: str | bool, *, more: Collection[str] = ()) -
 
     Raises:
         ConfigError: the name does not match.
-        RunnerError: a process writes there, or the directory cannot be written.
+        RunnerError: a process writes there, or the directory is not writable.
     """
     check(folder, typed)
     if not folder.exists():

@@ -39,7 +39,7 @@ def read(folder: Path) -> Values:
     try:
         values = parse(path.read_text(encoding="utf-8"))
         if not all(isinstance(values.get(name, {}), Mapping) for name in _SECTIONS):
-            raise ValueError(f"{' or '.join(_SECTIONS)} is no section")
+            raise ValueError(f"{' or '.join(_SECTIONS)} is not a mapping")
     except FileNotFoundError:
         return {}
     except ValueError as error:

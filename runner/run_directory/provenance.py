@@ -33,8 +33,8 @@ _LONGEST_DIFF = 1_000_000  # characters
 _ROOT = Path(__file__).parents[2]
 _OURS = ("runner", "tasks")  # packages
 
-LOST = "ended without a word: killed, out of memory, or its folder was moved"
-"""How an attempt ended that could not record it, as far as the next one knows."""
+LOST = "ended without recording how: killed, out of memory, or its directory was moved"
+"""The reason for an attempt that could not record how it ended."""
 
 
 class Command(NamedTuple):

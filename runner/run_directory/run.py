@@ -183,7 +183,7 @@ class Run:
         path = self.directory / layout.TRIAL
         facts = files.read_json(path)
         if not isinstance(facts, dict | None):
-            raise RunnerError(f"{path} does not describe a trial: remove it")
+            raise RunnerError(f"{path} does not describe a trial; delete it")
         return facts
 
     @_part(empty=())
@@ -193,11 +193,11 @@ class Run:
         try:
             rows = files.read_json_lines(path)
         except ValueError as error:
-            raise RunnerError(f"{path} is damaged ({error}): remove it") from error
+            raise RunnerError(f"{path} is damaged ({error}); delete it") from error
         for row in rows:
             known = isinstance(row, dict) and isinstance(row.get("exit_code"), int)
             if not known or not isinstance(row.get("reason"), str):
-                raise RunnerError(f"{path} has a row that is no attempt: remove it")
+                raise RunnerError(f"{path} has a row that is not an attempt; delete it")
         return rows
 
     @functools.cached_property
@@ -343,8 +343,8 @@ def _why_not(directory: Path) -> str:
     below = sorted(path for path in directory.iterdir() if path.is_dir() and is_run(path))
     trials = layout.trials(directory)
     runs = trials or below
-    what = "this is a study, whose trials are runs" if trials else "no run here"
-    return f"{what}; there are {text.some(list(map(str, runs)))}" if runs else what
+    what = "this is a study; its trials are" if trials else "no run here; the runs in it are"
+    return f"{what} {text.some(list(map(str, runs)))}" if runs else "no run here"
 
 
 def state_of(
@@ -395,7 +395,7 @@ def _of_a_process(directory: Path) -> tuple[State, str]:
     lock = claim_file.look(directory / layout.CLAIM)
     quiet = time.time() - lock.heartbeat if lock else 0.0
     if quiet > UNRESPONSIVE_SECONDS:
-        return State.UNRESPONSIVE, f"no sign of life for {text.duration(quiet)}"
+        return State.UNRESPONSIVE, f"no heartbeat for {text.duration(quiet)}"
     return State.RUNNING, ""
 
 
@@ -448,7 +448,7 @@ def _columns(rows: Iterable[Any]) -> Columns:
 
 
 def _number(value: Any) -> float | None:
-    """Returns a float, or NaN for a value that is no number. None stays None."""
+    """Returns a float, or NaN for a value that is not a number. None stays None."""
     if value is None:
         return None
     try:

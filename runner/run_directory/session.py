@@ -88,7 +88,7 @@ class Session:
 
         Raises:
             ConfigError: the configuration has changed, and that is not allowed.
-            RunnerError: another process writes in the directory.
+            RunnerError: another process writes to the directory.
         """
         folder, instead = self._folder, "--model_dir" if self._trains else "EvaluatorConfig.name"
         self._is_new = not (folder / layout.RUN).exists()
@@ -145,8 +145,8 @@ class Session:
         """How the previous attempt ended if it could not record it, otherwise empty."""
         if not (self._record and self._record.was_lost):
             return ""
-        at = f" at step {self._reached:,}" if self._reached else ""
-        return f"the attempt before{at} {provenance.LOST}"
+        at = f", last at step {self._reached:,}," if self._reached else ""
+        return f"the previous attempt{at} {provenance.LOST}"
 
     def note(self, **facts: Any) -> None:
         """Adds facts to this attempt's row of run.json, such as the devices."""

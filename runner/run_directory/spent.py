@@ -12,7 +12,7 @@ from runner.core import schedule
 Phase = Literal["start", "training", "evaluation", "checkpoint", "rollback", "end"]
 
 _SUSPENDED = 5.0  # a heartbeat later than this many seconds shows that the process was suspended
-_BUSY = 0.1  # if it used more of that time on a processor, it was only slow
+_BUSY = 0.1  # if it used more than this fraction of that time on a processor, it was only slow
 
 
 def _now() -> float:

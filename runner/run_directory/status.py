@@ -80,7 +80,7 @@ def read(model_dir: Path) -> Status | None:
         if seen.state not in WRITTEN or not known:
             raise TypeError("a value of another type")
     except TypeError as error:
-        raise RunnerError(f"{path} is not the status of a run ({error}): remove it") from error
+        raise RunnerError(f"{path} is not the status of a run ({error}); delete it") from error
     stopped_by = _stopped_by(seen) if seen.stopped_by is None else seen.stopped_by
     return dataclasses.replace(seen, state=State(seen.state), stopped_by=stopped_by)
 
@@ -101,7 +101,7 @@ def before(model_dir: Path, note: console.Note = console.say) -> Status | None:
     try:
         return read(model_dir)
     except RunnerError:
-        note(f"{display_names.of(model_dir / layout.STATUS)} was damaged: it is written anew")
+        note(f"{display_names.of(model_dir / layout.STATUS)} was damaged and is replaced")
         return None
 
 

@@ -114,7 +114,7 @@ class Watch:
             return None
         quiet = now - self._alive
         if self._timeout is not None and now - max(self._alive, self._asked) > self._timeout:
-            silence = f"no sign of life for {text.duration(quiet)}, giving up; {self._seen()}"
+            silence = f"no heartbeat for {text.duration(quiet)}, giving up; {self._seen()}"
             if self._give_up is None:
                 raise RunnerError(
                     f"{display_names.of(self._model_dir)}: {silence} "
@@ -125,7 +125,7 @@ class Watch:
                 return silence
         if now - self._noted >= _REMIND_SECONDS:
             self._noted = now
-            self._note(f"still waiting, for {text.duration(quiet)} now: {self._seen()}")
+            self._note(f"still waiting after {text.duration(quiet)}: {self._seen()}")
         return None
 
     def _judge(self, *, quiet: float) -> State:
@@ -142,7 +142,7 @@ class Watch:
     def _news(self, before: State) -> str:
         """Returns the message about a new state."""
         if self.state == State.RUNNING:
-            begins = "starts" if before == State.PENDING else "goes on"
+            begins = "starts" if before == State.PENDING else "continues"
             return f"training {begins} at step {self._step:,}"
         return self._seen() if self.state in ENDED else f"{self._seen()}; waiting"
 
@@ -157,9 +157,8 @@ class Watch:
             return f"no training has started in {folder}"
         if self.state == State.UNRESPONSIVE:
             who = f"process {seen.pid} on {seen.host}, last at step {self._step:,}"
-            return (
-                f"{who}, exited without recording a status" if self._gone else f"{who}, is silent"
-            )
+            how = "exited without recording a status" if self._gone else "is unresponsive"
+            return f"{who}, {how}"
         ended = {
             State.PREEMPTED: "was preempted",
             State.DONE: "is done",

@@ -79,7 +79,7 @@ def _opened(call: Call) -> Iterator[tuple[Path, Sequence[Any]]]:
             (path / layout.CLAIM).exists() for path in layout.evaluators(call.model_dir)
         ):
             raise RunnerError(
-                f"{call.model_dir} is not the chief's: all workers need one shared folder"
+                f"{call.model_dir} is not the chief's: all workers need one shared directory"
             )
         yield heard
 

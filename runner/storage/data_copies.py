@@ -64,7 +64,7 @@ def cache() -> Path:
 def _copied(bucket: Bucket, where: str) -> Path:
     found = attempts.several(bucket.objects, where)
     if not found:
-        raise ConfigError(f"{where}: {bucket.url}: there is no such file or folder")
+        raise ConfigError(f"{where}: {bucket.url}: there is no such file or directory")
     name = bucket.url.rpartition("/")[2]
     version = zlib.crc32(repr(sorted(found.items())).encode())
     folder = cache() / "data" / f"{urls.folder_name(bucket.url)}-{version:08x}"

@@ -148,7 +148,7 @@ class Lease:
     def _lost(self, number: int) -> LostError:
         seen = _look(self._bucket, number)
         return LostError(
-            f"this process has lost its claim on {self._bucket.url}: {seen or 'another process'} "
+            f"this process has lost its lock on {self._bucket.url}: {seen or 'another process'} "
             "has it"
         )
 

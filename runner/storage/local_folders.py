@@ -87,6 +87,6 @@ def _writable(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise RunnerError(
-            f"{folder} cannot be written: {error.strerror} (XDG_CACHE_HOME says where the folders "
-            "of runs in buckets are)"
+            f"{folder} cannot be written: {error.strerror} (XDG_CACHE_HOME sets where the local "
+            "directories of runs in buckets are)"
         ) from error

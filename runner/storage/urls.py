@@ -67,7 +67,7 @@ def check(path: str | Path, where: str, *, writes: bool = True) -> str:
             "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
         )
     if "::" in url or re.search(r"[?#]", rest):
-        raise ConfigError(f"{given}: only a bucket and a folder in it can be named")
+        raise ConfigError(f"{given}: only a bucket and a directory in it can be named")
     if not _is_known(scheme):
         near = difflib.get_close_matches(scheme, _COMMON, n=1, cutoff=0.5)
         meant = f"; did you mean {near[0]}://?" if near else ""

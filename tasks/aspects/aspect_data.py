@@ -86,7 +86,7 @@ class Source(NamedTuple):
     polarities: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return ", ".join(self.paths) or "the made-up examples"
+        return ", ".join(self.paths) or "the synthetic examples"
 
     def overlaps(self, other: "Source") -> bool:
         """Whether both sources may contain the same example."""

@@ -101,8 +101,8 @@ def _read(
     if refused:
         kinds = "".join(f"\n  {_said(kind, lines)}" for kind, lines in refused.items())
         raise ConfigError(
-            f"{path}: {_count(refused)} refused ({_THREE}; AspectData.bad_examples='skip' and "
-            f"repeated_marks='first' go on):{kinds}"
+            f"{path}: {_count(refused)} rejected ({_THREE}; to accept the file, set "
+            f"AspectData.bad_examples='skip' and repeated_marks='first'):{kinds}"
         )
     skipped = {**parsed.bad, **(marks if repeated == "skip" else {})}
     without = set(parsed.repeated if repeated == "skip" else ())

@@ -31,10 +31,10 @@ def scan(root: Path) -> Folder:
         ConfigError: the directory does not exist, has no classes, or a class has no images.
     """
     if not root.is_dir():
-        raise ConfigError(f"there is no folder {root}")
+        raise ConfigError(f"there is no directory {root}")
     names = sorted(entry.name for entry in os.scandir(root) if _is_class(entry))
     if not names:
-        raise ConfigError(f"{root} has no folders; expected one for each class")
+        raise ConfigError(f"{root} has no subdirectories; expected one for each class")
     paths: list[str] = []
     labels: list[int] = []
     for label, name in enumerate(names):

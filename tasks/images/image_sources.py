@@ -83,7 +83,7 @@ def reader(source: Source) -> Reader:
     path = data_copies.local(source.input_path, "ImageData.input_path")
     if not path.exists():
         raise ConfigError(
-            f"ImageData.input_path: there is no file and no folder {path}"
+            f"ImageData.input_path: there is no file or directory {path}"
             " (runner-prepare-cifar downloads CIFAR)"
         )
     if source.input_path and cifar_files.is_here(path):
@@ -114,7 +114,7 @@ def reader(source: Source) -> Reader:
 def _expect(source: Source, *fields: str) -> None:
     for field, where in {
         "subset": "CIFAR's binary distribution",
-        "image_size": "a folder of images by class",
+        "image_size": "a directory of images by class",
         "fold_group": "an .npz file, in which it names an array",
     }.items():
         if field not in fields and (value := getattr(source, field)):

@@ -21,7 +21,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("folder", type=Path, help="the folder with one folder of images per class")
+    parser.add_argument(
+        "folder", type=Path, help="the directory with one subdirectory of images per class"
+    )
     parser.add_argument("out", type=Path, help="the .npz to write")
     parser.add_argument("--height", type=int, required=True, help="in pixels")
     parser.add_argument("--width", type=int, required=True, help="in pixels")

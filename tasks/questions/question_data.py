@@ -64,7 +64,8 @@ class QuestionData(inputs.FoldedData):
         """
         if not self.input_path and not self.folds:
             raise ConfigError(
-                "the made-up training questions are only for training: QuestionData.input_path"
+                "the synthetic training questions are only for training: set "
+                "QuestionData.input_path"
             )
         return super().once()
 
@@ -180,7 +181,7 @@ def _local(path: str) -> Path:
 
 @functools.lru_cache(maxsize=8)
 def _read(source: _Source) -> Questions:
-    name = source.input_path or "the made-up questions"
+    name = source.input_path or "the synthetic questions"
     if source.input_path:
         data = squad.read(_local(source.input_path))
     else:

@@ -482,7 +482,7 @@ def test_a_run_killed_between_the_row_and_the_folder_ends_as_one_that_was_not(
 )
 def test_two_metrics_that_would_share_a_folder_are_a_mistake(retention_section):
     config = toy.experiment({"run": {"retention": retention_section}})
-    with pytest.raises(ConfigError, match=r"RetentionConfig.*share the folder best-"):
+    with pytest.raises(ConfigError, match=r"RetentionConfig.*share the directory best-"):
         policies.of(config)
 
 

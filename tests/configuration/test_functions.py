@@ -206,7 +206,7 @@ def test_a_rule_is_asked_each_time_the_silence_is_too_long_until_it_gives_up(tmp
     reason, times = waits(tmp_path / "run", functions.load(rule(load(*BOUND))))
     assert len(times) == 2
     assert times[1] - times[0] > 10
-    says(reason, "sign life 0")
+    says(reason, "heartbeat 0")
 
 
 def test_an_evaluator_that_a_rule_ends_ends_well_and_says_so(tmp_path):
@@ -214,7 +214,7 @@ def test_an_evaluator_that_a_rule_ends_ends_well_and_says_so(tmp_path):
     always = load("EvaluatorConfig.give_up = @my_rules.always", short)
     results = runner.run(always, tmp_path / "run", "continuous_eval")
     assert (results["status"], results["training"]) == ("stopped", "absent")
-    says(results["reason"], "sign life")
+    says(results["reason"], "heartbeat")
     params = ["EvaluatorConfig.give_up = @my_rules.fails", "my_rules.fails.why = 'no'", short]
     with pytest.raises(KeyError, match="no"):
         runner.run(load(*params), tmp_path / "run", "continuous_eval")

@@ -248,7 +248,7 @@ def test_damage_is_named_and_the_rest_is_shown(tmp_path, shown):
 
 @pytest.mark.parametrize(
     ("made", "said"),
-    [(None, "not exist"), (".", "no run"), ("file", "not folder")],
+    [(None, "not exist"), (".", "no run"), ("file", "not directory")],
 )
 def test_a_folder_without_runs(tmp_path, capsys, made, said):
     folder = tmp_path / "nowhere"

@@ -276,7 +276,7 @@ def test_data_that_changed_are_found_out(trained, tmp_path, monkeypatch, at_once
     with pytest.raises(ConfigError, match=saying("other data batch 1")):
         predict(trained, tmp_path / "a.jsonl")
     with_task(type("Short", (toy.ToyTask,), {"build_inputs": first_batch}))
-    with pytest.raises(ConfigError, match=saying("begun data")):
+    with pytest.raises(ConfigError, match=saying("started data")):
         predict(trained, tmp_path / "a.jsonl")
 
 
@@ -296,7 +296,7 @@ def test_what_is_complete_is_not_done_again(trained, tmp_path, capsys):
     [
         ("a.json", "name's jsonl"),
         ("predictions", "format chosen"),
-        ("folder.npz", "folder file"),
+        ("folder.npz", "directory file"),
         ("file.npz/a.npz", "file.npz file"),
         ("file.npz", "exists nothing"),
     ],

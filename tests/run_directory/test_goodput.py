@@ -167,7 +167,7 @@ def test_steps_thrown_away_by_a_real_kill_are_known_exactly(tmp_path, monkeypatc
     assert ledger.thrown_away == second.thrown_away == 50
     assert ledger.kills == 1
     assert ledger.parts["again"] > 0
-    says(goodput.sentence(ledger), "50 thrown away 1")
+    says(goodput.sentence(ledger), "50 discarded 1")
 
 
 def record(folder, *starts, status=None):

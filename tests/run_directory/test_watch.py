@@ -61,7 +61,7 @@ def test_a_folder_that_does_not_exist_is_waited_for_and_said_once_a_minute(scene
     assert scene.after(59) == "waiting"
     assert scene.said == []
     scene.after(1)
-    each_says(scene.said, f"1:00 now started {scene.folder}")
+    each_says(scene.said, f"1:00 started {scene.folder}")
     scene.after(1)
     assert scene.said == []
     scene.write("running", 0)
@@ -102,7 +102,7 @@ def test_a_run_that_may_be_started_again_is_waited_for_and_noticed(scene, state)
     assert state in scene.said[0]
     says(scene.said[0], "step 40 why")
     scene.after(60)
-    says(scene.said[0], "1:00 now training")
+    says(scene.said[0], "1:00 training")
     scene.write("running", 40)
     assert scene.after(100) == "running"
     each_says(scene.said, "training step 40")

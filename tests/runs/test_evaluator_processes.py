@@ -121,7 +121,7 @@ def test_an_evaluator_waits_while_training_is_killed_preempted_and_started_again
     assert "(TrainerConfig.continuous_eval_timeout = 15)" in message
 
     training = runners("training", "train", *long)
-    wait_for(said(err, "training goes on at step "))
+    wait_for(said(err, "training continues at step "))
     wait_for(said(tmp_path / "training.err", "resumed at step "))
     time.sleep(1)
     training.send_signal(signal.SIGTERM)
@@ -131,7 +131,7 @@ def test_an_evaluator_waits_while_training_is_killed_preempted_and_started_again
     wait_for(lambda: steps(run / "eval-continuous")[-1] == stopped)
 
     training = runners("training", "train", *long)
-    wait_for(lambda: err.read_text().count(f"training goes on at step {stopped:,}") > 0)
+    wait_for(lambda: err.read_text().count(f"training continues at step {stopped:,}") > 0)
     wait_for(lambda: steps(run / "eval-continuous")[-1] > stopped)
     training.send_signal(signal.SIGINT)
     assert training.wait(timeout=300) == 130

@@ -101,7 +101,7 @@ def test_an_attempt_that_ended_without_a_word_is_recorded_and_said(run, capsys):
     assert (first["state"], first["step"]) == ("lost", 40)
     assert "out of memory" in first["reason"]
     (line,) = [x for x in capsys.readouterr().err.splitlines() if "resumed at step 40" in x]
-    assert "without a word" in line
+    assert "without recording how" in line
 
 
 def test_a_finished_run_says_how_to_train_longer(run, capsys):

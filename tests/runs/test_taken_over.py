@@ -71,7 +71,7 @@ def test_a_trainer_that_was_taken_over_writes_nothing_more(tmp_path, at):
 
 def test_a_claim_that_was_given_back_by_its_new_holder_is_lost_all_the_same(tmp_path):
     taken = Takeover(tmp_path, lambda: finish(tmp_path), gone=True)
-    with pytest.raises(LostError, match="lost its claim"):  # a heartbeat may see the other in it
+    with pytest.raises(LostError, match="lost its lock"):  # a heartbeat may see the other in it
         runner.run(toy.experiment(), tmp_path, "train", train_actions=[taken])
     assert contents(tmp_path) == taken.after
 

@@ -237,7 +237,7 @@ def test_two_runs_at_one_url_on_one_machine(url):
 
 def test_who_was_taken_over_writes_nothing_more(url, tmp_path, monkeypatch):
     monkeypatch.setattr(lease, "_FRESH_SECONDS", 0)  # a takeover takes a minute
-    with pytest.raises(LostError, match=saying("lost claim")), written(url) as folder:
+    with pytest.raises(LostError, match=saying("lost lock")), written(url) as folder:
         buckets.commit(folder, 10)
         other = bucket.Bucket(url)
         buckets.wait_for(lambda: other.read("mirror.json") is not None)
@@ -300,7 +300,7 @@ def test_a_cache_that_cannot_be_written(url, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     for opened in (written(url), places.read(url)):
-        with pytest.raises(RunnerError, match="XDG_CACHE_HOME says where"), opened:
+        with pytest.raises(RunnerError, match="XDG_CACHE_HOME sets where"), opened:
             pass
 
 

@@ -318,7 +318,7 @@ def test_an_unknown_kind_of_url_is_refused():
     [
         ({"url": ""}, "give both"),
         ({"path": ""}, "give both"),
-        ({"path": "."}, "is a folder"),
+        ({"path": "."}, "is a directory"),
         ({"attempts": 0}, "attempts=0"),
         ({"size": -1}, "size=-1"),
         ({"sha256": "a" * 63}, "expected 64 hexadecimal digits"),

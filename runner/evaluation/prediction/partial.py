@@ -86,11 +86,11 @@ class Partial:
     def check(self, *, overwrite: bool) -> None:
         """Raises ConfigError if another file or directory is in the way."""
         if self.output.is_dir():
-            raise ConfigError("{output} is a folder: name a file", output=str(self.output))
+            raise ConfigError("{output} is a directory: name a file", output=str(self.output))
         parent = next(path for path in self.output.absolute().parents if path.exists())
         if not parent.is_dir():
             raise ConfigError(
-                f"{{output}}: {parent} is a file, not a folder", output=str(self.output)
+                f"{{output}}: {parent} is a file, not a directory", output=str(self.output)
             )
         if self.output.exists() and not self.made_of and not overwrite:
             raise ConfigError(

@@ -143,8 +143,8 @@ class Recorder:
     def _compare(self, checksum: int | None) -> None:
         if checksum != self._progress.inputs:
             raise ConfigError(
-                f"{self._target.folder} was begun with other data: batch "
-                f"{self._progress.batch:,} is not what it was; to begin anew, remove that folder"
+                f"{self._target.folder} was started with other data: batch "
+                f"{self._progress.batch:,} has changed; to start over, remove that directory"
             )
 
 

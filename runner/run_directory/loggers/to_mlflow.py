@@ -167,7 +167,7 @@ class Logger:
             gone = True
         if gone:
             path = ledger_.path(self._facts.folder, NAME)
-            raise RunnerError(f"run {run} was deleted there; to log it anew, remove {path}")
+            raise RunnerError(f"run {run} was deleted there; to log it again, remove {path}")
 
     def _made(self) -> str:
         """Creates a run."""
