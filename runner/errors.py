@@ -44,7 +44,11 @@ class LostError(RunnerError):
 
 
 class DivergedError(RunnerError, RuntimeError):  # Model Garden raises a RuntimeError
-    """The loss is no longer finite. The message names the last good checkpoint."""
+    """Training diverged. The message gives the cause and any checkpoint to go back to.
+
+    Either the loss is not finite or is above `TrainerConfig.loss_upper_bound`, or a variable is not
+    finite.
+    """
 
     exit_code = 3
 

@@ -499,7 +499,7 @@ class StudyConfig(base_config.Config):
     seeds: tuple[int, ...] = setting(
         (),
         "Seeds (`RunConfig.seed`) to train each configuration with. Empty: the experiment's "
-        "seed. `--seeds=5` means the experiment's seed and the four after it.",
+        "seed. `--seeds=5` sets the seeds 0 to 4.",
     )
     best: int = setting(
         0,

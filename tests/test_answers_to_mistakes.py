@@ -47,7 +47,7 @@ def test_the_newest_checkpoint_is_called_latest(capsys, word):
     capsys.readouterr()
     said = answer(capsys, "--mode=eval", *DIGITS[1:], f"--checkpoint={word}")
     says(said, "mean latest")
-    listed = said.partition("there are ")[2].partition(";")[0]
+    listed = said.partition("available: ")[2].partition(";")[0]
     assert listed == "latest, all, 10"
 
 

@@ -34,7 +34,8 @@ def write(source: Path, target: Path) -> None:
 def mean(sources: Sequence[Path], target: Path) -> None:
     """Writes the mean of the weights that several checkpoints of a run are evaluated with.
 
-    The mean is computed in double precision. Values that are not floats are the last one's.
+    The mean is computed in double precision. Values that are not floats come from the last
+    checkpoint.
 
     Raises:
         ConfigError: one of them has other weights than the last.
@@ -47,7 +48,7 @@ def mean(sources: Sequence[Path], target: Path) -> None:
         found, _ = _evaluated(source)
         for name in floats:
             if name not in found or found[name].shape != tensors[name].shape:
-                raise ConfigError(f"{source} has other weights than {sources[-1]}")
+                raise ConfigError(f"{source} and {sources[-1]} have different weights")
             totals[name] = totals[name] + tf.cast(found[name], tf.float64)
     means = {name: tf.cast(each / len(sources), floats[name]) for name, each in totals.items()}
     written = {**tensors, **means}

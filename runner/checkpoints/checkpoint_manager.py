@@ -131,10 +131,10 @@ class Checkpoints:
             self._open = None
 
     def way_back(self) -> int | None:
-        """The step to roll back to: the newest whole scheduled checkpoint, else any whole one.
+        """The step to roll back to: that of the newest intact scheduled checkpoint.
 
-        Checkpoints that a signal requested come last, because an undisturbed run lacks them.
-        None if there is no whole checkpoint.
+        Unscheduled ones, such as those that a signal requested, come last, because an undisturbed
+        run lacks them. None if no checkpoint is intact.
         """
         self.wait()
         names = checkpoint_files.names(self._directory)
@@ -161,7 +161,7 @@ class Checkpoints:
         self._committed = restore.step_of(path)
 
     def end(self, *, keeps_best: bool) -> list[int]:
-        """Removes checkpoints that are not kept after a run ends, if there is a best one elsewhere.
+        """Removes checkpoints that are not kept after the run, if the best ones are kept elsewhere.
 
         Args:
             keeps_best: Whether the best are kept. If not, they are also removed.
@@ -201,7 +201,7 @@ class Checkpoints:
         return [checkpoint_files.step_in(name) or 0 for name in (*older, newest)]
 
     def _good(self, newest: Path) -> bool:
-        """Whether `newest` is whole, so that older ones may be removed."""
+        """Whether `newest` is intact, so that older ones may be removed."""
         reason = integrity.damage(newest)
         if reason:
             self._note(

@@ -1,4 +1,4 @@
-"""Checks whether a checkpoint is whole, by reading all of it."""
+"""Checks whether a checkpoint is intact, by reading all of it."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ READ_ERRORS = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
 
 
 def damage(path: Path) -> str | None:
-    """Describes how the checkpoint at `path` is damaged, or returns None if it is whole.
+    """Describes how the checkpoint at `path` is damaged, or returns None if it is intact.
 
     Every tensor is read once, and TensorFlow verifies the checksums of tensors and of the index.
     Tensors of type variant, which only other programs write, are not read, because a damaged one

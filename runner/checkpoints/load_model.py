@@ -44,19 +44,19 @@ def load(directory: Path, checkpoint: str = "") -> tf_keras.Model:
 
 
 def stored(directory: Path, checkpoint: str = "") -> tuple[config.Experiment, Path]:
-    """The experiment of a run, and one of its checkpoints.
+    """Returns the experiment of a run, and one of its checkpoints.
 
     Args:
         directory: The run's directory.
-        checkpoint: As for `selection.select`. Empty: the best, or the latest of a run that keeps no
-            best.
+        checkpoint: As for `selection.select`. If empty, the best checkpoint, or the latest if the
+            run keeps no best.
 
     Raises:
         ConfigError: there is no such checkpoint, or several are named.
     """
     written = directory / layout.GIN
     if not written.exists():
-        raise ConfigError(f"{directory} has no {layout.GIN}, which says what was trained")
+        raise ConfigError(f"{directory} has no {layout.GIN}, the configuration of the run")
     experiment = config.load([str(written)], trains=False, evaluates=False)
     best = list(policies.of(experiment).best_folders)
     has_best = best and (directory / best[0]).is_dir()

@@ -1,6 +1,6 @@
-"""Goes back to the newest checkpoint that is whole, and clears the remains of killed writers.
+"""Finds the newest intact checkpoint, and clears the remains of killed writers.
 
-A damaged saved checkpoint is moved to `damaged/`, with a note, because steps will be repeated.
+A damaged checkpoint is moved to `damaged/`, with a message, because steps will be repeated.
 """
 
 import re
@@ -19,10 +19,11 @@ _SAVE = re.compile(rf"((ckpt|averaged)-\d+){tf_internals.UNFINISHED}")
 def newest_good(
     model_dir: Path, *, best_folders: Sequence[str], note: Callable[[str], None]
 ) -> Path | None:
-    """The newest whole checkpoint in `model_dir`, or None if none was ever saved.
+    """Returns the newest intact checkpoint in `model_dir`, or None if none was ever saved.
 
-    A checkpoint that only a directory of best checkpoints still has is linked back. The remains of
-    a kill are cleared. Afterwards the file `checkpoint` lists exactly the existing checkpoints.
+    If only a directory of best checkpoints still has that checkpoint, it is linked back. The
+    remains of killed processes are cleared. Afterwards the file `checkpoint` lists exactly the
+    existing checkpoints.
 
     Args:
         model_dir: The run's directory.
@@ -115,13 +116,13 @@ def _candidates(model_dir: Path, best_folders: Sequence[str], listed: list[str])
 def _nothing_left(model_dir: Path, damaged: dict[Path, str]) -> str:
     reasons = "; ".join(f"{path.relative_to(model_dir)}: {why}" for path, why in damaged.items())
     return (
-        f"every checkpoint in {model_dir} is damaged ({reasons}); put a whole one there, or start "
-        "again in another model_dir"
+        f"every checkpoint in {model_dir} is damaged ({reasons}); restore an intact one there, or "
+        "start a new run in another model_dir"
     )
 
 
 def _put_aside(path: Path, model_dir: Path) -> None:
-    """Moves a damaged checkpoint to `damaged/`. A best one is also no longer named."""
+    """Moves a damaged checkpoint to `damaged/`. A best one is also no longer listed."""
     if path.parent != model_dir:
         files.remove(path.parent / layout.INFO)
         files.remove(path.parent / layout.CHECKPOINT)

@@ -29,13 +29,13 @@ def restore(checkpoint: tf.train.Checkpoint, path: Path, *, partly: bool = False
     """Reads `path` into `checkpoint`.
 
     Args:
-        checkpoint: All its variables must be in the file.
+        checkpoint: The object to restore. The file must have all its variables.
         path: The checkpoint, without `.index`.
-        partly: The file may hold more (an evaluator needs no optimizer).
+        partly: Whether the file may contain more, such as an optimizer that an evaluator ignores.
 
     Raises:
         DamagedError: the file is damaged or gone.
-        ConfigError: it was written for another model. The message lists the differences.
+        ConfigError: the file was written for another model. The message lists the differences.
     """
     try:
         with _without_unsaved(checkpoint, path):
@@ -77,21 +77,24 @@ def _without_unsaved(checkpoint: tf.train.Checkpoint, path: Path) -> Iterator[No
 def _misfit(report: compatibility.Report, *, partly: bool) -> tuple[str, str]:
     """Describes the model that a misfitting checkpoint was written for, and what to do."""
     if partly:
-        advice = "evaluate with the run's own configuration: its folder has it as config.gin"
+        advice = "Evaluate with the run's own configuration, the config.gin in its directory"
         return "for another model", advice
-    advice = "this can be its task's init_checkpoint"
+    advice = "Its task's init_checkpoint can be this checkpoint"
     names = [*report.missing, *report.unexpected, *report.different]
     if names and all(name.startswith("train_metrics/") for name in names):
         return "with other training metrics", (
-            "A run keeps the metrics it began with (of the task's build_metrics, and of "
-            f"RunConfig.log_gradient_norm); one with others starts in a new model_dir; {advice}"
+            "A run cannot change its training metrics (from the task's build_metrics and "
+            "RunConfig.log_gradient_norm). To use other metrics, start a new run in another "
+            f"model_dir. {advice}"
         )
     if names and all(name.startswith("optimizer") for name in names):
-        return "for an optimizer of other variables", (
-            "A run keeps the optimizer it began with, and the variables that are frozen "
-            f"(VariableGroupConfig.trainable); one with others starts in a new model_dir; {advice}"
+        return "for an optimizer with other variables", (
+            "A run cannot change its optimizer or its frozen variables "
+            "(VariableGroupConfig.trainable). To change them, start a new run in another "
+            f"model_dir. {advice}"
         )
-    return "for another model", f"A changed model starts in a new model_dir; {advice}"
+    changed = "To train a changed model, start a new run in another model_dir"
+    return "for another model", f"{changed}. {advice}"
 
 
 def _read(checkpoint: tf.train.Checkpoint, path: Path, *, partly: bool) -> str:
@@ -111,7 +114,7 @@ def _read(checkpoint: tf.train.Checkpoint, path: Path, *, partly: bool) -> str:
 
 
 def step_of(path: Path) -> int:
-    """The training step in a checkpoint's name, or else in its content. 0 if it has none."""
+    """Returns the training step in a checkpoint's name, else in its contents, else 0."""
     step = checkpoint_files.step_in(path.name)
     if step is not None:
         return step

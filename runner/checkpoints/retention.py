@@ -1,4 +1,4 @@
-"""Selects the checkpoints that may be removed. Does not use TensorFlow."""
+"""Selects the checkpoints that may be removed. No TensorFlow."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 
 @dataclasses.dataclass(frozen=True)
 class Keep:
-    """Keeps the last `last` checkpoints, and those at multiples of `every` forever.
+    """Keeps the newest `last` checkpoints, and forever those at multiples of `every`.
 
-    Extra checkpoints, which a signal requested between scheduled steps, do not displace scheduled
-    ones. A stopped run can therefore roll back as far as one that was not stopped.
+    Unscheduled checkpoints, such as those that a signal requested, do not displace scheduled ones.
+    A stopped run can therefore roll back as far as one that was not stopped.
 
     Attributes:
-        last: How many of the newest, and of the newest scheduled ones. 0 keeps one until the run
-            has ended.
+        last: How many of the newest checkpoints, and of the newest scheduled ones, to keep. 0 keeps
+            one until the run has ended.
         every: Keeps steps 0, `every`, 2 * `every` and so on forever. 0 keeps none.
         is_due: Whether a checkpoint is scheduled at a step.
         needed: Selects the saved steps that the end of the run needs.

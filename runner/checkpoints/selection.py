@@ -53,7 +53,7 @@ def select(model_dir: Path, which: str, *, best: Sequence[str]) -> list[Path]:
     if not found:
         raise ConfigError(_nothing(which, model_dir, there, best), checkpoint=which)
     if is_mean(which) and len(found) == 1:
-        raise ConfigError("{checkpoint}: a mean needs two checkpoints or more", checkpoint=which)
+        raise ConfigError("{checkpoint}: a mean needs at least two checkpoints", checkpoint=which)
     return found
 
 
@@ -100,6 +100,6 @@ def _nothing(which: str, model_dir: Path, there: Iterable[int], best: Sequence[s
     steps = list(map(str, there))
     folders = [name for name in best if _at(model_dir / name)]
     names = ["latest", "all", *folders]
-    known = f"there are {', '.join([*names, *steps])}" if steps else "there is none yet"
+    known = f"available: {', '.join([*names, *steps])}" if steps else "it has none yet"
     meant = did_you_mean(which, [*names, layout.BEST], _LATEST)
     return f"{{checkpoint}}: no such checkpoint in {model_dir}; {known}{meant}"

@@ -139,7 +139,7 @@ def _table(text: bytes) -> Iterator[tuple[bytes, bytes]]:
     """The keys and values of a table."""
     footer = text[-_FOOTER:]
     if struct.unpack("<Q", footer[-8:]) != (_MAGIC,):
-        raise ValueError("no table")
+        raise ValueError("not a table")
     at = 0
     for _ in range(2):  # the location of the index of metadata, which is empty
         _, at = _varint(footer, at)

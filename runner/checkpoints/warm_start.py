@@ -23,22 +23,22 @@ _FOUND = re.compile(r"Found (\d+) ")
 def initialize(model: tf_keras.Model, path: Path, *, whole: bool = False) -> compatibility.Report:
     """Loads fitting weights from a checkpoint into `model`, and leaves the rest unchanged.
 
-    A model's `checkpoint_items` define what is loaded and the names under which it was saved, as
-    for Model Garden's tasks. Without them, the model is loaded, saved as `model` (in training
-    checkpoints) or as the root (Keras's `save_weights`).
+    A model's `checkpoint_items` map names in the checkpoint to the objects to load, as for Model
+    Garden's tasks. Without them, this function loads the whole model. The checkpoint may have it as
+    `model` (training checkpoints) or as its root (Keras's `save_weights`).
 
     Args:
-        model: Its variables exist.
+        model: The model, whose variables must exist.
         path: A checkpoint, or a directory for the newest one in it.
-        whole: Every weight of the model must be loaded.
+        whole: Whether every weight of the model must be loaded.
 
     Returns:
         Which of the model's variables were loaded and which were not.
 
     Raises:
         ConfigError: there is no checkpoint, nothing in it fits, it lacks part of the `whole` model,
-            or it has one of the items that the model names in other sizes.
-        RunnerError: it is damaged.
+            or one of the model's `checkpoint_items` has other sizes in it.
+        RunnerError: the checkpoint is damaged.
     """
     saved = compatibility.Saved(find(path))
     items: Mapping[str, Any] = getattr(model, "checkpoint_items", {"model": model})
@@ -55,7 +55,7 @@ def initialize(model: tf_keras.Model, path: Path, *, whole: bool = False) -> com
         report = dataclasses.replace(report, missing=list(dict.fromkeys([*report.missing, *left])))
         if whole and (left or report.different):
             raise ConfigError(
-                f"{path} does not hold the whole model:\n{report.render(unexpected=False)}"
+                f"{path} does not contain the whole model:\n{report.render(unexpected=False)}"
             )
         for pair in fitting:
             pair.variable.assign(saved.reader.get_tensor(pair.key))
@@ -64,15 +64,15 @@ def initialize(model: tf_keras.Model, path: Path, *, whole: bool = False) -> com
         compatibility.describe(name, each) for name, each in compatibility.variables({"": model})
     ]
     raise ConfigError(
-        f"nothing in {path} fits this model: it holds {text.some(saved.describe([0]))}; "
+        f"nothing in {path} fits this model: the checkpoint has {text.some(saved.describe([0]))}; "
         f"the model has {text.some(ours)}"
     )
 
 
 def _check_sizes(path: Path, items: Mapping[str, Any], pairs: Iterable[compatibility.Pair]) -> None:
-    """Raises ConfigError if the checkpoint has an item, such as an encoder, in other sizes.
+    """Raises ConfigError if an item of the checkpoint, such as an encoder, has other sizes.
 
-    Model Garden's tasks also reject that. Random generators' states may be missing.
+    Model Garden's tasks also reject such checkpoints. States of random generators may be missing.
     """
     fitting = {id(pair.variable) for pair in pairs if not pair.difference}
     other = {id(pair.variable): pair.difference for pair in pairs}
@@ -87,22 +87,22 @@ def _check_sizes(path: Path, items: Mapping[str, Any], pairs: Iterable[compatibi
         ]
         if wrong and any(id(weight) in other for _, weight in weights):
             raise ConfigError(
-                f"init_checkpoint {path}: the {name} in it has other sizes than the model's: "
-                f"{text.some(wrong)}; configure the model's {name} as that of the checkpoint was"
+                f"init_checkpoint {path}: the sizes of its {name} differ from those of the "
+                f"model's: {text.some(wrong)}. Configure the model's {name} as it was saved"
             )
 
 
 def _left(
     model: tf_keras.Model, roots: Mapping[str, Any], found: Iterable[tf.Variable]
 ) -> list[str]:
-    """A line for each weight of the model that was not found."""
+    """Returns a line for each weight of the model that was not found."""
     left = {id(each) for each in model.variables} - {id(each) for each in found}
     there = compatibility.variables({"": model, **roots})
     return [compatibility.describe(path, each) for path, each in there if id(each) in left]
 
 
 def misfit(error: Exception) -> str:
-    """Why TensorFlow or Keras could not load a checkpoint. Empty for other errors."""
+    """Explains why TensorFlow or Keras could not load a checkpoint. Empty for other errors."""
     kinds = (AssertionError, ValueError, tf.errors.OpError)
     if not isinstance(error, kinds) or not tf_internals.is_of_restore(error):
         return ""
@@ -112,27 +112,29 @@ def misfit(error: Exception) -> str:
     counted = _FOUND.match(said)  # the message names at most ten of them
     names += [""] * (int(counted[1]) - len(names) if counted else 0)
     many = text.counted(len(names), "variable")
-    return f"it does not hold {many} of the model: {text.some(names)}"
+    return f"it lacks {many} of the model: {text.some(names)}"
 
 
 def held(path: str) -> str:
-    """Describes a checkpoint's content, as the end of a sentence. Empty if it cannot be read."""
+    """Describes a checkpoint's contents, as the end of a sentence. Empty if it cannot be read."""
     try:
         saved = compatibility.Saved(find(Path(path)))
     except (RunnerError, *integrity.READ_ERRORS):
         return ""
-    return f"; it holds {text.some(saved.describe([0]))}"
+    return f"; it contains {text.some(saved.describe([0]))}"
 
 
 def find(path: Path) -> Path:
-    """The checkpoint that `init_checkpoint` names, verified to be whole.
+    """Returns the checkpoint that `init_checkpoint` names, after verifying that it is intact.
 
     Raises:
         ConfigError: there is none, or it is a URL.
         RunnerError: it is damaged.
     """
     if urls.is_url(path):
-        raise ConfigError(f"init_checkpoint = {urls.shown(path)!r}: must be a local path; copy it")
+        raise ConfigError(
+            f"init_checkpoint = {urls.shown(path)!r}: must be a local path; copy the checkpoint"
+        )
     found = checkpoint_files.latest(path) if path.is_dir() else path
     found = found and found.with_name(found.name.removesuffix(".index"))
     if found is None or not checkpoint_files.exists(found):

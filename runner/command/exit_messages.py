@@ -77,7 +77,7 @@ class Ending:
     def _for_a_program(self, error: BaseException) -> dict[str, Any]:
         if isinstance(results := getattr(error, "results", None), dict) and results:
             return results
-        from runner.run_directory import status  # which loads much, and no help needs it
+        from runner.run_directory import status  # slow to import, and not needed for help
 
         return {
             "status": status.after(error),

@@ -15,24 +15,24 @@ OPTIONS = (
 """Options of `runner.run`."""
 
 _DATASET = "read the data with a tf.data.Dataset, which loads in parallel"
-_COMPILE = "give it to model.compile"
+_COMPILE = "pass it to model.compile"
 _INSTEAD = {
-    "x": "give train=(x, y)",
-    "y": "give train=(x, y)",
-    "sample_weight": "give train=(x, y, sample_weight)",
-    "class_weight": "give each example's weight: train=(x, y, sample_weight)",
-    "validation_data": "give validation=(x, y), as (x, y, sample_weight) or as a tf.data.Dataset",
+    "x": "pass train=(x, y)",
+    "y": "pass train=(x, y)",
+    "sample_weight": "pass train=(x, y, sample_weight)",
+    "class_weight": "pass a weight for each example: train=(x, y, sample_weight)",
+    "validation_data": "pass validation=(x, y), (x, y, sample_weight) or a tf.data.Dataset",
     "validation_split": "split the arrays, or set 'SupervisedData.folds = 5' in gin_params, which "
-    "keeps a fifth of them for validation",
+    "holds out a fifth of the examples for validation",
     "validation_steps": "set 'TrainerConfig.validation_steps = ...' in gin_params",
     "validation_batch_size": "set 'validation/SupervisedData.global_batch_size = ...' in "
     "gin_params",
     "validation_freq": "set 'EpochsConfig.validation_interval = ...' in gin_params (with "
     "train_steps, 'TrainerConfig.validation_interval = ...')",
-    "steps_per_epoch": "give train_steps, the length of the whole run, instead of epochs",
-    "initial_epoch": "leave it out: the same call resumes the run",
-    "shuffle": "leave it out: arrays are shuffled every epoch; a tf.data.Dataset keeps its order",
-    "verbose": "leave it out: progress is written to stderr",
+    "steps_per_epoch": "pass train_steps, the length of the whole run, instead of epochs",
+    "initial_epoch": "omit it: repeating the call resumes the run",
+    "shuffle": "omit it: arrays are shuffled every epoch; a tf.data.Dataset keeps its order",
+    "verbose": "omit it: progress is written to stderr",
     "workers": _DATASET,
     "use_multiprocessing": _DATASET,
     "max_queue_size": _DATASET,
@@ -41,24 +41,24 @@ _INSTEAD = {
     "run_eagerly": "set 'RuntimeConfig.run_eagerly = True' in gin_params",
     "jit_compile": "set 'RuntimeConfig.enable_xla = True' in gin_params",
     "steps_per_execution": "set 'TrainerConfig.steps_per_loop = ...' in gin_params",
-    "learning_rate": "give it to the optimizer",
+    "learning_rate": "pass it to the optimizer",
     "seed": "set 'RunConfig.seed = ...' in gin_params",
 }
 _CALLBACKS = {
-    "ModelCheckpoint": "checkpoints are saved without it",
-    "BackupAndRestore": "the same call resumes the run",
-    "EarlyStopping": "'EarlyStoppingConfig.lower = (\"validation_loss\",)' and "
+    "ModelCheckpoint": "the runner always saves checkpoints",
+    "BackupAndRestore": "repeating the call resumes the run",
+    "EarlyStopping": "set 'EarlyStoppingConfig.lower = (\"validation_loss\",)' and "
     "'EarlyStoppingConfig.patience = ...' in gin_params",
-    "ReduceLROnPlateau": "'PlateauConfig.lower = (\"validation_loss\",)' and "
+    "ReduceLROnPlateau": "set 'PlateauConfig.lower = (\"validation_loss\",)' and "
     "'PlateauConfig.tolerance = ...' in gin_params",
-    "LearningRateScheduler": "a schedule as the optimizer's learning_rate",
-    "TensorBoard": "events are written without it",
-    "CSVLogger": "'RunConfig.loggers = (\"csv\",)' in gin_params",
-    "TerminateOnNaN": "a run ends without it at a loss that is not finite",
-    "ProgbarLogger": "progress is written to stderr without it",
-    "History": "train.jsonl and history.jsonl in model_dir hold all rows",
+    "LearningRateScheduler": "pass a schedule as the optimizer's learning_rate",
+    "TensorBoard": "the runner writes events by default",
+    "CSVLogger": "set 'RunConfig.loggers = (\"csv\",)' in gin_params",
+    "TerminateOnNaN": "the runner always checks that the loss is finite",
+    "ProgbarLogger": "progress is always written to stderr",
+    "History": "train.jsonl and history.jsonl in model_dir have all rows",
 }
-_OWN_CALLBACK = "a function in train_actions or eval_actions"
+_OWN_CALLBACK = "pass a function in train_actions or eval_actions"
 
 
 def check(names: Mapping[str, Any], function: Callable[..., Any]) -> None:
@@ -89,6 +89,6 @@ def _of_callbacks(value: Any) -> str:
     callbacks = value if isinstance(value, Sequence) else [value]
     classes = dict.fromkeys(type(each).__name__ for each in callbacks if each is not None)
     if not classes:
-        return f"use {_OWN_CALLBACK}"
+        return _OWN_CALLBACK
     instead = (f"{name}: {_CALLBACKS.get(name, _OWN_CALLBACK)}" for name in classes)
-    return "; ".join(["leave it out", *instead])
+    return "; ".join(["omit it", *instead])

@@ -49,8 +49,8 @@ def fit(
     folded = any(re.search(r"SupervisedData\.folds\s*=\s*[1-9]", each) for each in gin_params)
     if folded and validation is not None:
         raise ConfigError(
-            "runner.fit: with SupervisedData.folds, a part of the training data validates: leave "
-            "out the validation data"
+            "runner.fit: with SupervisedData.folds, a part of the training data is used for "
+            "validation: omit the validation data"
         )
     evaluates = folded or validation is not None
     model, made = _compiled(model, {k: v for k, v in compiled.items() if v is not None})
@@ -95,7 +95,7 @@ def _check_model(text: str, model_dir: Path) -> None:
         model_dir: The run's directory.
 
     Raises:
-        ConfigError: if it was trained with another model.
+        ConfigError: it was trained with another model.
     """
     path = model_dir / layout.MODEL
     if not begun.has_checkpoints(model_dir) or not path.is_file():
@@ -105,8 +105,8 @@ def _check_model(text: str, model_dir: Path) -> None:
         raise ConfigError(
             f"runner.fit: the model changed since the run in {model_dir} was trained: "
             f"{differences.between(before, text)}\n"
-            "give that model again, or begin in another {model_dir}; {allow_config_change} goes on "
-            "with the changed one, if its weights fit",
+            "pass the original model, or start a new run in another {model_dir}; with "
+            "{allow_config_change}, the run continues with the changed model if its weights fit",
             model_dir=None,
             allow_config_change=True,
         )
@@ -158,7 +158,7 @@ def _of_data(given: Any, lengths: dict[str, Any], own: Sequence[str]) -> Iterato
     """Yields the bindings that the data and the training length imply."""
     steps, epochs, size = lengths["train_steps"], lengths["epochs"], lengths["batch_size"]
     if (steps is None) == (epochs is None):
-        raise ConfigError("runner.fit: give train_steps or epochs")
+        raise ConfigError("runner.fit: pass either train_steps or epochs")
     for part, found in (("train", given.train), ("validation", given.validation)):
         if found is None:
             continue
@@ -182,7 +182,7 @@ def _of_data(given: Any, lengths: dict[str, Any], own: Sequence[str]) -> Iterato
         length = int(given.train.cardinality())
         if length < 1:
             raise ConfigError(
-                "runner.fit: how many batches the tf.data.Dataset has is not known: give "
+                "runner.fit: the number of batches in the tf.data.Dataset is not known: pass "
                 "train_steps instead of epochs"
             )
         yield f"TrainerConfig.train_steps = {epochs * length}"
@@ -192,7 +192,7 @@ def _of_data(given: Any, lengths: dict[str, Any], own: Sequence[str]) -> Iterato
 def _check_end(validation: Any, own: Sequence[str]) -> None:
     if validation.cardinality() == -1 and not _sets(own, "TrainerConfig.validation_steps"):
         raise ConfigError(
-            "runner.fit: the validation data are endless: leave out repeat(), or set "
+            "runner.fit: the validation data are endless: remove repeat(), or set "
             "TrainerConfig.validation_steps, the number of batches, in gin_params"
         )
 

@@ -28,10 +28,10 @@ def run(
     """Runs a mode, and restores the settings of the process afterwards.
 
     Args:
-        config: The experiment, if the mode needs one and it is not the run's in `model_dir`.
+        config: The experiment, or None to use the configuration of the run in `model_dir`.
         model_dir: The run's directory.
-        name: The mode's.
-        arguments: Its options.
+        name: The name of the mode.
+        arguments: The options of the mode.
         actions: Further attributes of the call.
 
     Raises:

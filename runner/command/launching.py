@@ -47,7 +47,7 @@ def launch(command: Command, call: Call) -> Results | None:
 
 
 def _check_directory(model_dir: str) -> None:
-    """Raises if it cannot be a run's directory or its URL."""
+    """Raises an error if `model_dir` cannot be a run's directory or its URL."""
     if urls.is_url(model_dir):
         urls.check(model_dir, "--model_dir=")
     else:

@@ -44,7 +44,7 @@ Exit codes:
   3    training diverged
   4    an export was rejected
   5    the compared runs differ
-  6    a job was given up
+  6    a job gave up after several attempts without a step
   130  stopped by SIGINT; everything is saved, rerun the command to continue
   143  preempted by SIGTERM; everything is saved, rerun the command to continue
 """

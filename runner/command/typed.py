@@ -104,8 +104,8 @@ def parse(arguments: Sequence[str]) -> Command:
     """Parses a command.
 
     Raises:
-        ConfigError: an unknown flag, mode or topic of help, or a flag that is missing or for
-            another mode.
+        ConfigError: a flag, a mode or a help topic is unknown, or a flag is missing or for another
+            mode.
         SystemExit: the requested help was printed.
     """
     if not arguments:
@@ -148,7 +148,7 @@ def _configured(command: Command) -> Command:
             raise ConfigError(f"--overwrite={renamed} also needs --gin_file or --experiment")
         if not (own := begun.configuration(model_dir)):
             where = "" if model_dir else f", or --model_dir of a run that has {layout.GIN}"
-            lacks = f" ({model_dir} has no {layout.GIN} of a run)" if model_dir else ""
+            lacks = f" ({model_dir} has no {layout.GIN})" if model_dir else ""
             raise ConfigError(f"nothing to run: give --gin_file or --experiment{where}{lacks}")
         command = command.replace(gin_file=own)
     from runner.configuration import gin_parser

@@ -54,7 +54,7 @@ def local(mode: Mode, call: Call, options: Any) -> Iterator[tuple[Call, Any]]:
             raise ConfigError(f"{{model_dir}}: {mode.name} needs a local directory", **where)
         if mode.url_needs and not getattr(options, mode.url_needs):
             needed: dict[str, Any] = {mode.url_needs: None}
-            raise ConfigError(f"{{model_dir}}: also give {{{mode.url_needs}}}", **where, **needed)
+            raise ConfigError(f"{{model_dir}}: also pass {{{mode.url_needs}}}", **where, **needed)
         mirror = getattr(getattr(call.config, "run", None), "mirror", "")
         if mirror and urls.check(mirror, "RunConfig.mirror = ") != url:
             raise ConfigError(
@@ -98,7 +98,7 @@ def together(mode: Mode, model_dir: str, options: Any, stop: signals.Stop) -> It
 
 
 def check_shared(model_dir: str) -> None:
-    """Raises if workers on several machines cannot share the directory."""
+    """Raises ConfigError if workers on several machines cannot share the directory."""
     if urls.is_url(model_dir):
         raise ConfigError(
             f"--model_dir={urls.shown(model_dir)}: workers on several machines need a shared "

@@ -105,7 +105,7 @@ class TrainingRun:
         return self.guard.broken(loop, variables=variables)
 
     def recover(self, reason: str) -> int:
-        """Rolls back to the newest scheduled checkpoint and returns its step.
+        """Rolls back to the checkpoint that `Divergence.roll_back` chooses, and returns its step.
 
         Raises:
             DivergedError: no trial is left, or there is no checkpoint.

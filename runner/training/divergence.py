@@ -1,10 +1,12 @@
 """Broken training: a loss or a weight that is not finite, or a loss above its bound.
 
 Broken state is never saved. Model Garden's `TrainerConfig.recovery_max_trials` is the policy: 0
-stops the run, and a larger number allows that many rollbacks to the newest scheduled checkpoint.
-A rollback skips the batches that broke training. It is a row of history, so every later attempt
-repeats it exactly. It never uses a checkpoint that was saved because of a signal, so a stopped run
-rolls back exactly like one that was not stopped.
+stops the run, and a larger number allows that many rollbacks. A rollback skips the batches that
+broke training. It is a row of history, so every later attempt repeats it exactly.
+
+A rollback goes to the newest intact scheduled checkpoint, so a stopped run rolls back exactly like
+one that was not stopped. If no scheduled checkpoint is intact, it goes to the newest other one,
+such as one that was saved because of a signal.
 """
 
 import math
@@ -50,7 +52,7 @@ class Divergence:
         return f"not finite: {text.some(broken)}" if broken else None
 
     def roll_back(self, reason: str) -> int:
-        """Records a rollback to the newest scheduled checkpoint, and returns its step.
+        """Records a rollback, and returns the step of the checkpoint to go back to.
 
         Raises:
             DivergedError: no rollback is left, or there is no checkpoint.

@@ -156,7 +156,7 @@ def test_arrays_of_fit_are_divided_and_the_fold_validates(tmp_path):
     assert (again["step"], again["metrics"]) == (8, results["metrics"])
     with pytest.raises(ConfigError, match=r"task.train_data.fold: 3 -> 2"):
         fit("SupervisedData.fold = 2", epochs=3)
-    with pytest.raises(ConfigError, match=saying("leave validation")):
+    with pytest.raises(ConfigError, match=saying("omit validation")):
         fit(validation=(X, Y))
 
 

@@ -30,7 +30,7 @@ def export(call: Call, options: Options) -> Outcome:
 
 
 def rehearse(call: Call, options: Options) -> Outcome:
-    """Converts to each format, and publishes nothing."""
+    """Restores the checkpoint and evaluates one batch. Converts and publishes nothing."""
     from runner.runs import export
 
     return export.rehearse(call, options.checkpoint)
