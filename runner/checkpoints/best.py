@@ -18,12 +18,14 @@ _MODEL_GARDENS = "best_ckpt-"
 class BestCheckpoint:
     """A directory that holds the best checkpoints so far by one rule, and info.json about them.
 
-    Its content depends only on the evaluations, so `update` repairs it after a crash. At any moment
-    info.json names whole checkpoints. For the very best one, which is also TensorFlow's latest in
-    the directory, it has Model Garden's keys: its metrics and `best_ckpt_global_step`. Our keys are
-    `checkpoint`, the name of its files, and, if several are kept, `checkpoints`. That is a list,
-    best first, with each one's step, the value of the rule's first metric and the name of its
-    files.
+    The contents depend only on the evaluations, so `update` repairs the directory after a crash. At
+    any moment info.json names complete checkpoints. It has these keys:
+
+    - Model Garden's keys for the best checkpoint, which is also TensorFlow's latest in the
+      directory: its metrics and `best_ckpt_global_step`.
+    - `checkpoint`: The name of its files.
+    - `checkpoints`, if several are kept: A list, best first, with the step of each, the value of
+      the rule's first metric and the name of the files.
 
     The weights are those that were evaluated. If these are averages, the subdirectory `training`
     contains the checkpoint from which training can continue.
@@ -54,14 +56,15 @@ class BestCheckpoint:
         source: Path,
         commit: Callable[[], object] | None = None,
     ) -> records.Evaluation | None:
-        """Makes the directory hold the best of `rows` whose checkpoints exist.
+        """Makes the directory contain the best of `rows` whose checkpoints exist.
 
-        If there are none, for example after a change of the rule, it names none.
+        If there are none, for example after a change of the rule, it removes info.json and the list
+        of checkpoints, but keeps the files.
 
         Args:
             rows: The evaluations.
-            source: The checkpoint of the newest evaluation. If the directory has lost an older one,
-                it is searched for next to this checkpoint.
+            source: The checkpoint of the newest evaluation. If the directory lacks an older
+                checkpoint, this method looks for it next to this one.
             commit: Creates `source` if it does not exist and is among the best.
 
         Returns:

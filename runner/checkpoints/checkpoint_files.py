@@ -159,7 +159,7 @@ def list_committed(folder: Path, names: Sequence[str]) -> None:
 def link(source: Path, target: Path) -> None:
     """Makes `target` the same checkpoint, by hard links if possible, else by copies.
 
-    At any moment `target` is the earlier checkpoint, or whole, or missing.
+    At any moment `target` is the earlier checkpoint, complete, or missing.
 
     Raises:
         FileNotFoundError: `source` is missing, or was removed during the call.

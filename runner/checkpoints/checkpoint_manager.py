@@ -228,6 +228,6 @@ class Checkpoints:
             recovery.clear_save(path)
         there = checkpoint_files.there(self._directory)
         newest = f"the newest checkpoint is {there[-1]}" if there else "there is no earlier one"
-        unlisted = path in there  # though it is whole
+        unlisted = path in there  # although it is complete
         failed = self._directory / layout.CHECKPOINT if unlisted else path
         return checkpoint_files.not_written(failed, error, kept=newest)

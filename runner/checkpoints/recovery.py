@@ -71,7 +71,7 @@ def clear_leftovers(folder: Path) -> None:
 
 
 def clear_save(path: Path) -> None:
-    """Removes the remains of an unfinished save of `path`, but keeps `path` if it is whole.
+    """Removes the remains of an unfinished save of `path`, but keeps `path` if it is intact.
 
     TensorFlow writes into a temporary directory, moves the data into place, writes the index there
     and removes the directory. While that exists, even a saved checkpoint's index may be incomplete.

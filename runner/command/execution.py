@@ -18,8 +18,8 @@ def run(mode: Mode, call: Call, options: Any) -> Outcome:
 
     Args:
         mode: The mode.
-        call: Its arguments.
-        options: An instance of its options class.
+        call: The mode's arguments.
+        options: An instance of the mode's options class.
 
     Raises:
         ConfigError: the mode cannot run this configuration.

@@ -70,7 +70,7 @@ def parse(arguments: Sequence[str], otherwise: Mode) -> tuple[Mode, dict[str, An
     """Returns the mode, and the given flags by name, including `mode` and `model_dir`.
 
     Args:
-        arguments: The command's.
+        arguments: The arguments of the command.
         otherwise: The mode of a command that only prints its configuration.
 
     Raises:

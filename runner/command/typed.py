@@ -74,8 +74,8 @@ def values(options: Any, flags: Mapping[str, Any]) -> dict[str, tuple[str, Any]]
     """Returns the configuration values that options set, by path, each with its flag.
 
     Args:
-        options: Of a mode.
-        flags: As they were given.
+        options: The options of a mode.
+        flags: The flags as given.
     """
     found = {}
     for each in option.of(type(options)):
@@ -134,8 +134,8 @@ def _check_text(argument: str) -> None:
 def _configured(command: Command) -> Command:
     """Adds the configuration of the run in --model_dir to a command without a gin file.
 
-    It checks everything that can be checked without loading the config classes. Mistakes in YAML
-    files and in values are left to `config.load`, which reports all of them at once.
+    This function checks everything that it can check without loading the config classes. It leaves
+    mistakes in YAML files and in values to `config.load`, which reports all of them at once.
 
     Raises:
         ConfigError: there is no configuration, or a gin file is missing or not valid gin.

@@ -23,12 +23,12 @@ def local(mode: Mode, call: Call, options: Any) -> Iterator[tuple[Call, Any]]:
 
     Args:
         mode: The mode.
-        call: Its arguments.
-        options: Its options.
+        call: The mode's arguments.
+        options: The mode's options.
 
     Raises:
         ConfigError: a URL cannot be used, or its bucket denies access.
-        RunnerError: a bucket does not answer, or does not have all files at the end.
+        RunnerError: a bucket does not respond, or does not have all files at the end.
     """
     output = getattr(options, "output", None)
     if output and urls.is_url(output):
@@ -116,7 +116,7 @@ def looked_at(folder: Path) -> Iterator[Path]:
 
 
 def named(results: dict[str, Any]) -> dict[str, Any]:
-    """Replaces local directories in results with the URLs that they stand for."""
+    """Replaces local directories in results with their URLs."""
 
     def renamed(value: Any) -> Any:
         if isinstance(value, dict):
@@ -139,7 +139,7 @@ def _mirror(mode: Mode, call: Call, options: Any) -> str:
     if there := local_folders.copied_to(call.model_dir):  # by a supervisor
         if there == url:
             return ""
-        raise ConfigError(f"RunConfig.mirror needs a local --model_dir; this one is {there}")
+        raise ConfigError(f"RunConfig.mirror needs a local --model_dir, not a copy of {there}")
     if mode.instead_of_mirror:
         raise ConfigError(
             f"RunConfig.mirror copies one run; for {mode.name}, {mode.instead_of_mirror}"
@@ -241,7 +241,7 @@ def _ending(call: Call) -> places.Ending:
 
 @contextlib.contextmanager
 def _errors_name_urls() -> Iterator[None]:
-    """Replaces local copies in errors by their URLs, because the copies may be gone later."""
+    """Replaces local copies in errors with their URLs, because the copies may be gone later."""
     try:
         yield
     except RunnerError as error:

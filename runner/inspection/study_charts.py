@@ -82,7 +82,7 @@ def _said(found: Summary, each: Trial, names: Sequence[str]) -> str:
 def _note(found: Summary, each: Trial) -> list[str]:
     """Returns what a reader must know about a trial's score."""
     is_replaced = summary.is_replaced(each, found.objective, "best")
-    return ["counted as the worst of all"] if is_replaced else []
+    return ["scored as the worst of all"] if is_replaced else []
 
 
 def _axis(label: str, values: Sequence[Any]) -> Chart:

@@ -19,7 +19,7 @@ class Command(NamedTuple):
     """A command and its environment.
 
     Attributes:
-        arguments: Those of Python.
+        arguments: The arguments of the Python interpreter.
         work_dir: The working directory of the command.
         environment: The variables to add to the node's environment.
         output: The file for its output.

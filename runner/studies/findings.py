@@ -32,7 +32,7 @@ def comparisons(found: Summary) -> list[str]:
     if len(chosen.scores) < 2:
         alone = all(len(each.scores) < 2 for each in found.configurations)
         runs = "one run each" if alone else f"one run of {chosen.name}"
-        return [f"with {runs}, any difference may be chance; --seeds=5 would show which ones are"]
+        return [f"with {runs}, differences may be due to chance: run more seeds, such as --seeds=5"]
     lines = [sentence(found, chosen, *each) for each in found.differences[:_MOST]]
     if more := found.differences[_MOST:]:
         apart = sum(gap.is_told_apart for _, gap in more)

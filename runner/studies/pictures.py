@@ -74,7 +74,7 @@ def draw_profiles(path: Path, rows: Sequence[across.Across], metric: str) -> lis
     Args:
         path: The target path without `.svg` and `.png`.
         rows: The configurations.
-        metric: Its name, for the axis.
+        metric: The name of the metric, for the axis.
 
     Returns:
         The files.

@@ -133,7 +133,7 @@ def difference(
 
     Args:
         ours: Values by the shared key, such as the seed.
-        theirs: Those of the other side.
+        theirs: The values of the other side.
         overlap: See `spread`.
         comparisons: The number of differences in the report. Each interval is widened (Bonferroni)
             so that all of them hold together with a probability of `CONFIDENCE`. Otherwise one of

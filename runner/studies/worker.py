@@ -70,7 +70,7 @@ class Job:
 
     Attributes:
         one: The trial, as it was at the start.
-        goal: As given.
+        goal: The step that the trial trains to, or 0.
         tests: Whether it is tested.
         why_not: Why it cannot be forked, after `end` has returned `warm.NOT_WARM`.
         is_stuck: Whether the reason is that it hung.

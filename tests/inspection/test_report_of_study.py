@@ -109,7 +109,7 @@ def test_a_diverged_trial_is_drawn_as_it_counts_and_the_page_says_so(tmp_path):
     html, _ = study_page.render(tmp_path)
     points = data_of(html)["accuracy over rate"]["points"]
     assert points[-1]["y"] == min(point["y"] for point in points)
-    says(points[-1]["said"], "counted worst")
+    says(points[-1]["said"], "scored worst")
 
 
 def test_parameters_may_be_lists(tmp_path):
@@ -149,7 +149,7 @@ def test_trials_without_a_result_and_damaged_ones_are_left_out_and_named(tmp_pat
     assert html.count("<script") == 2
     rows = data_of(html)["all parameters"]["rows"]
     assert [row["said"].split(",")[0] for row in rows] == [f"trial {n}" for n in (0, 1, 2, 4)]
-    says(rows[-1]["said"], "counted worst")
+    says(rows[-1]["said"], "scored worst")
 
 
 def test_a_study_that_has_just_begun_has_a_page(tmp_path):

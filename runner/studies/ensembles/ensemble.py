@@ -78,7 +78,7 @@ def ensemble(
     """Averages the predictions of several runs, and scores the mean and each of them.
 
     Args:
-        call: Of the mode.
+        call: The mode's arguments.
         folders: The members, or empty for the trials of the study in the call's directory.
         choice: The settings.
         dry_run: Only find the members.

@@ -48,7 +48,7 @@ def predicted(
     """Returns a member's predictions for some data sets. Builds its model only if needed.
 
     Args:
-        call: Of the mode.
+        call: The mode's arguments.
         member: The member.
         names: Of the data.
         cache: The directory of the files.
