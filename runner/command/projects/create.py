@@ -18,19 +18,19 @@ def create(like: str, folder: Path) -> dict[str, object]:
 
     Args:
         like: The template, one of `LIKE`.
-        folder: A new or empty directory. Missing parents are created, too.
+        folder: A new or empty directory. Missing parent directories are created.
 
     Returns:
-        The result, for the command's last line.
+        The result, which the command prints as its last line.
 
     Raises:
-        ConfigError: there is no such template, the directory is not empty or cannot be created, or
-            the disk is full.
+        ConfigError: if there is no such template, the directory is not empty or cannot be created,
+            or the disk is full.
     """
     if like not in LIKE:
         meant = spelling.did_you_mean(like, LIKE)
-        given = "{like}: no such project" if like else "{like} is missing"
-        raise ConfigError(f"{given}; there are {', '.join(LIKE)}{meant}", like=like or None)
+        given = "{like}: unknown project" if like else "{like} is missing"
+        raise ConfigError(f"{given}; available: {', '.join(LIKE)}{meant}", like=like or None)
     made = _make(folder)
     files = sorted(each for each in (_HERE / like).iterdir() if each.is_file())
     try:
@@ -41,7 +41,7 @@ def create(like: str, folder: Path) -> dict[str, object]:
             (folder / each.name).unlink(missing_ok=True)
         for each in made:
             each.rmdir()
-        raise ConfigError(f"{folder}: {error.strerror}; nothing is left of it") from None
+        raise ConfigError(f"{folder}: {error.strerror}; the partial project was removed") from None
     console.say(f"wrote {folder}: {', '.join(each.name for each in files)}")
     console.say(f"Next: cd {folder} and follow README.md")
     return {"status": "done", "like": like, "folder": str(folder)}
@@ -50,12 +50,12 @@ def create(like: str, folder: Path) -> dict[str, object]:
 def _make(folder: Path) -> list[Path]:
     """Creates the directory if needed. Returns the new directories, the innermost first."""
     if not str(folder).isprintable() or ":/" in str(folder):
-        raise ConfigError(f"{str(folder)!r}: a project needs a folder of this machine")
+        raise ConfigError(f"{str(folder)!r}: a project needs a directory on this machine")
     try:
         missing = [each for each in (folder, *folder.parents) if not each.exists()]
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
-            raise ConfigError(f"{folder} is not empty; init writes only in a new folder")
+            raise ConfigError(f"{folder} is not empty; init writes only to an empty directory")
     except (FileExistsError, NotADirectoryError):
         raise ConfigError(f"{folder}: a file is in the way") from None
     except OSError as error:

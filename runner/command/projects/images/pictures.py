@@ -15,7 +15,7 @@ SIZE = 24  # pixels
 
 
 def load_pictures(is_training: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the images and their classes. Put your own data here.
+    """Returns the images and their classes. Load your own data here.
 
     Returns:
         [N, height, width, channels] uint8 and [N] int32. Evaluation data must not overlap with

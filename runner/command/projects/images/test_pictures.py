@@ -16,19 +16,19 @@ SHORT = [
 GIN = Path(__file__).with_name("images.gin")
 
 
-def test_it_trains_and_is_evaluated(tmp_path):
+def test_training_and_evaluation_finish(tmp_path):
     results = runner.run(runner.load(GIN, SHORT), tmp_path / "run", "train_and_eval")
     assert results["status"] == "done"
     assert {"validation_loss", "accuracy"} <= set(results["metrics"])
 
 
-def test_the_network_says_something_for_each_example():
+def test_the_network_predicts_each_example():
     task = pictures.PicturesTask(runner.load(GIN).task)
     examples, _ = next(iter(task.build_inputs(task.task_config.validation_data)))
     assert task.build_model()(examples).shape == (len(examples), len(pictures.CLASSES))
 
 
-def test_what_it_is_evaluated_on_is_not_what_it_learns_from():
+def test_training_and_evaluation_data_do_not_overlap():
     learnt, _ = pictures.load_pictures(is_training=True)
     others, _ = pictures.load_pictures(is_training=False)
     assert not {each.tobytes() for each in learnt} & {each.tobytes() for each in others}

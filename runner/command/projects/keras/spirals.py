@@ -5,7 +5,7 @@ import tf_keras
 
 
 def load_points(is_training: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the points and their classes. Put your own data here.
+    """Returns the points and their classes. Load your own data here.
 
     Returns:
         [N, 2] float32 and [N] int32. Evaluation data must not overlap with training data.
@@ -29,7 +29,7 @@ def validation_data() -> tuple[np.ndarray, np.ndarray]:
 
 
 def build_model(units: int = 64) -> tf_keras.Model:
-    """Builds the model from points, [batch, 2], to logits, [batch, 2]. Put your own model here."""
+    """Builds the model from points, [batch, 2], to logits, [batch, 2]. Replace it with yours."""
     model = tf_keras.Sequential(
         [
             tf_keras.Input((2,)),

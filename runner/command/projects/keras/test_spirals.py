@@ -16,18 +16,18 @@ SHORT = [
 GIN = Path(__file__).with_name("keras.gin")
 
 
-def test_it_trains_and_is_evaluated(tmp_path):
+def test_training_and_evaluation_finish(tmp_path):
     results = runner.run(runner.load(GIN, SHORT), tmp_path / "run", "train_and_eval")
     assert results["status"] == "done"
     assert {"validation_loss", "accuracy"} <= set(results["metrics"])
 
 
-def test_the_model_says_something_for_each_example():
+def test_the_model_predicts_each_example():
     points, _ = spirals.validation_data()
     assert spirals.build_model()(points).shape == (len(points), 2)
 
 
-def test_what_it_is_evaluated_on_is_not_what_it_learns_from():
+def test_training_and_evaluation_data_do_not_overlap():
     learnt, _ = spirals.train_data()
     others, _ = spirals.validation_data()
     assert not {each.tobytes() for each in learnt} & {each.tobytes() for each in others}

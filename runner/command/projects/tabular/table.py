@@ -19,7 +19,7 @@ FILE = Path(__file__).with_name("houses.csv")
 
 
 def load_table(is_training: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the rows and their targets. Put your own data here, or in the file.
+    """Returns the rows and their targets. Load your own data here, or replace the CSV file.
 
     Returns:
         [N, columns] and [N] float32.
@@ -81,7 +81,7 @@ class TableTask(base_task.Task):
 
     def build_model(self) -> tf_keras.Model:
         """Builds the model from rows, [batch, columns], to predictions, [batch, 1] float32."""
-        rows, targets = load_table(is_training=True)  # only training data set the scales
+        rows, targets = load_table(is_training=True)  # scales from training data only
         variance = np.where(rows.var(0) > 0, rows.var(0), 1)  # 1 for constant columns
         model = tf_keras.Sequential(
             [

@@ -17,9 +17,9 @@ HERE = Path(__file__).parent
 
 
 def load_texts(is_training: bool) -> tuple[list[str], list[int]]:
-    """Returns the texts and their classes. Put your own data here, or in the files.
+    """Returns the texts and their classes. Load your own data here, or replace the files.
 
-    A line of train.tsv and validation.tsv is a class, a tab and a text.
+    Each line of train.tsv and validation.tsv has a class, a tab and a text.
     """
     file = HERE / ("train.tsv" if is_training else "validation.tsv")
     texts, classes = [], []
@@ -39,7 +39,7 @@ def load_texts(is_training: bool) -> tuple[list[str], list[int]]:
 
 
 def to_ids(words: int, length: int) -> tf_keras.layers.TextVectorization:
-    """Returns a layer from texts, [batch], to the ids of their words, [batch, length]."""
+    """Returns a layer that maps texts, [batch], to the ids of their words, [batch, length]."""
     adapted = tf_keras.layers.TextVectorization(words)
     adapted.adapt(tf.constant(load_texts(is_training=True)[0]))  # only training words have vectors
     known = adapted.get_vocabulary(include_special_tokens=False)
