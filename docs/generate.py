@@ -1,4 +1,4 @@
-"""The parts of the manual that come from the code: fields, flags, modes, packages."""
+"""Generates the parts of the manual that come from the code: fields, flags, modes, packages."""
 
 import ast
 import dataclasses
@@ -18,7 +18,7 @@ CLASSES = ROOT / "docs" / "reference" / "classes"
 
 
 def write(folder: Path) -> None:
-    """Writes each part as a file of the folder, for the pages to include, and a page per class."""
+    """Writes each part to a file in `folder`, which pages include, and a page for each class."""
     parts = {
         "resume.md": resume(),
         "help.txt": usage(),
@@ -40,7 +40,7 @@ def write(folder: Path) -> None:
 
 
 def update(path: Path, text: str) -> None:
-    """Writes a file unless it has the text already: Sphinx rebuilds what is newer."""
+    """Writes a file if its text has changed, because Sphinx rebuilds the pages of newer files."""
     if not path.exists() or path.read_text() != text:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -50,7 +50,7 @@ def update(path: Path, text: str) -> None:
 
 
 def our_classes() -> list[type]:
-    """The classes of `Experiment.run`, and those of indexed inputs."""
+    """Returns the classes of `Experiment.run`, and those of indexed inputs."""
     standard = from_classes.standard()
     return [
         *(kind for kind in standard if kind.__module__ == run_config.__name__),
@@ -60,19 +60,19 @@ def our_classes() -> list[type]:
 
 
 def official_classes() -> list[type]:
-    """Model Garden's standard classes."""
+    """Returns Model Garden's standard classes."""
     return [kind for kind in from_classes.standard() if kind.__module__.startswith("official.")]
 
 
 def title(kind: type) -> str:
-    """The name of a class as gin files have it: with its module unless it is a standard one."""
+    """Returns a class's name in gin files. Only standard classes are named without a module."""
     package, _, module = kind.__module__.rpartition(".")
     is_standard = package.startswith("official") or kind.__module__ == run_config.__name__
     return kind.__name__ if is_standard else f"{module}.{kind.__name__}"
 
 
 def page(kind: type) -> str:
-    """One class, with a heading for each field that it adds to those of its base."""
+    """Describes a class, with a heading for each field that its base class does not have."""
     base = kind.__bases__[0]
     inherits = dataclasses.is_dataclass(base) and dataclasses.fields(base)
     more = f" It also has the fields of `{base.__name__}`." if inherits else ""
@@ -85,19 +85,19 @@ def page(kind: type) -> str:
 
 
 def meaning(row: facts.FieldHelp) -> str:
-    """What the field means, its range, and whether a resumed run may change it."""
+    """Describes a field: its meaning, its range, and whether a resumed run may change it."""
     text = " ".join(filter(None, [reflow(row.meaning), row.requirement and f"*{row.requirement}*"]))
     changes = f"**May change on resume:** {row.may_change}" if row.resume else ""
     return "\n\n".join(filter(None, [text, changes]))
 
 
 def resume() -> str:
-    """The fields that a resumed run may change, by reason."""
+    """Lists the fields that a resumed run may change, grouped by the reason."""
     reasons: dict[str, list[str]] = {}
     for kind in from_classes.standard():
         rows = from_classes.facts(kind)
         if all(row.resume for row in rows):
-            continue  # the field that holds the section is listed
+            continue  # the field that holds the config class is listed
         for row in rows:
             if row.resume:
                 why = ", unless ".join(filter(None, [row.resume, row.unless]))
@@ -110,21 +110,18 @@ def resume() -> str:
 
 
 def mode_rows() -> Iterator[tuple[str, str]]:
-    """Each mode with the first sentence of its function."""
+    """Yields each mode with the first sentence of its function's docstring."""
     for name, mode in modes.modes().items():
         yield code(name), mode.summary
 
 
 def usage() -> str:
-    """What `runner --help` prints."""
+    """Returns the output of `runner --help`."""
     return parser.overview()
 
 
 def options() -> Iterator[str]:
-    """A table of the options that a mode adds, for each mode, and tables of those that are shared.
-
-    An option that only the command line has is marked.
-    """
+    """Yields a table of each mode's own options, then the tables of shared options."""
     shared: dict[str, list[option.Option]] = {}
     for name, mode in modes.modes().items():
         own = [each for each in option.of(mode.options) if each.section == f"Options of {name}"]
@@ -133,7 +130,7 @@ def options() -> Iterator[str]:
             if each not in shared.setdefault(each.section, []):
                 shared[each.section].append(each)
         sections = ", ".join(dict.fromkeys(each.section for each in others))
-        yield f"### {name}\n\n{mode.summary} Also: {sections}.\n"
+        yield f"### {name}\n\n{mode.summary} Shared options: {sections}.\n"
         if own:
             yield option_table(own)
     for section, rows in shared.items():
@@ -141,7 +138,10 @@ def options() -> Iterator[str]:
 
 
 def option_table(rows: Iterable[option.Option]) -> str:
-    """Options, each with its flag, its value in Python and its meaning."""
+    """Lists options with their flags, their values in Python and their meanings.
+
+    The value in Python is empty for options that only the command line has.
+    """
     return table(
         ("flag", "in Python", "meaning"),
         (
@@ -159,7 +159,7 @@ def option_table(rows: Iterable[option.Option]) -> str:
 
 
 def packages() -> str:
-    """The packages of `runner` as a drawing: each above those that it imports."""
+    """Draws the packages of `runner` as SVG. Each is above the packages that it imports."""
     order, public = declared()
     imports = {name: imported(name, public) for name in order}
     height: dict[str, int] = {}
@@ -169,18 +169,18 @@ def packages() -> str:
 
 
 def modules() -> str:
-    """Every module of a package with the first sentence of its docstring."""
+    """Lists all modules of the packages with the first paragraph of their docstrings."""
     rows = []
     for path in sorted((ROOT / "runner").glob("*/**/*.py")):
         if path.stem != "__init__":
             said = (ast.get_docstring(ast.parse(path.read_text())) or "").split("\n\n")[0]
             name = path.relative_to(ROOT / "runner").with_suffix("").as_posix()
             rows.append((code(name), said))
-    return table(("module", "what it is about"), rows)
+    return table(("module", "purpose"), rows)
 
 
 def declared() -> tuple[list[str], dict[str, str]]:
-    """The order of packages and the places of public modules, as the tests keep them."""
+    """Reads the order of packages and the packages of public modules from the tests."""
     tree = ast.parse((ROOT / "tests" / "test_packages.py").read_text())
     values = {
         node.targets[0].id: ast.literal_eval(node.value)
@@ -191,7 +191,7 @@ def declared() -> tuple[list[str], dict[str, str]]:
 
 
 def imported(package: str, public: Mapping[str, str]) -> set[str]:
-    """The other packages that a package's files import."""
+    """Returns the other packages that a package's files import."""
     found = set()
     for path in sorted((ROOT / "runner").rglob("*.py")):
         if package_of(path.relative_to(ROOT / "runner").with_suffix("").parts, public) != package:
@@ -205,14 +205,14 @@ def imported(package: str, public: Mapping[str, str]) -> set[str]:
 
 
 def package_of(parts: Sequence[str], public: Mapping[str, str]) -> str:
-    """The package that a module counts to: a public one may count to one below the face."""
+    """Returns the package of a module. Some public modules belong to a package below the face."""
     if (ROOT / "runner" / parts[0]).is_dir():
         return parts[0]
     return public.get(parts[0], "face")
 
 
 def reduced(imports: Mapping[str, set[str]]) -> dict[str, set[str]]:
-    """The imports without those that follow from others: a picture that can be read."""
+    """Drops imports that follow from others, to keep the drawing readable."""
 
     def below(name: str) -> set[str]:
         return imports[name].union(*(below(each) for each in imports[name]))
@@ -224,7 +224,7 @@ def reduced(imports: Mapping[str, set[str]]) -> dict[str, set[str]]:
 
 
 def drawing(height: Mapping[str, int], arrows: Mapping[str, set[str]]) -> str:
-    """Boxes in rows by height, and a line from each box to those below that it imports."""
+    """Draws boxes in rows by height, and a line from each box to the boxes that it imports."""
     width, box, row = 760, (120, 30), 64
     rows = [[name for name in height if height[name] == h] for h in range(max(height.values()) + 1)]
     centre = {
@@ -257,26 +257,26 @@ def drawing(height: Mapping[str, int], arrows: Mapping[str, set[str]]) -> str:
 
 
 def table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    """A Markdown table."""
+    """Returns a Markdown table."""
     lines = [heads, ("---",) * len(heads), *rows]
     return "".join(f"| {' | '.join(map(cell, line))} |\n" for line in lines)
 
 
 def cell(text: str) -> str:
-    """Text for a cell of a table."""
+    """Escapes text for a cell of a table."""
     return reflow(text).replace("|", "\\|")
 
 
 def code(text: str) -> str:
-    """Text as code."""
+    """Formats text as code."""
     return f"`{text}`" if text else ""
 
 
 def sentence(text: str) -> str:
-    """A capital letter first, a full stop last."""
+    """Adds a capital letter and a full stop."""
     return f"{text[:1].upper()}{text[1:]}."
 
 
 def reflow(text: str) -> str:
-    """Paragraphs on one line each."""
+    """Joins the lines of a text."""
     return " ".join(text.split())
