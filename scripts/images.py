@@ -1,8 +1,8 @@
-"""Makes the images of the README and the manual from real runs: a terminal, and report pages.
+"""Creates the images of the README and the manual from real runs: a terminal, and report pages.
 
     python scripts/images.py
 
-It needs the extra `docs` and Chromium. The images are written to docs/images/.
+The script needs the extra `docs` and Chromium. It writes the images to docs/images/.
 """
 
 import io
@@ -29,7 +29,7 @@ TUTORIALS = {
     "own_task": "runs/line/report.html",
     "first_sweep": "studies/rate/plots/accuracy-box.png",
 }
-"""Tutorials, and the result whose image each ends with."""
+"""Tutorials, each with the result that its image shows."""
 SHOWN_AT = 60  # per cent of the run
 BROWSER = ("chromium", "chromium-browser", "google-chrome")
 
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def follow(tutorial: Path) -> None:
-    """Writes the files that a tutorial shows, and runs its commands, in the working folder."""
+    """Writes a tutorial's example files to the working directory, and runs its commands."""
     text = tutorial.read_text(encoding="utf-8")
     for name, file in re.findall(r"<!-- example: (\S+) -->\n```\w*\n(.*?)```", text, re.DOTALL):
         Path(name).write_text(file, encoding="utf-8")
@@ -67,7 +67,7 @@ def follow(tutorial: Path) -> None:
 
 
 def terminal(text: str, image: Path) -> None:
-    """Runs a command in a terminal, and draws what it shows in the middle of its run."""
+    """Runs a command in a terminal, and draws the terminal in the middle of the run."""
     screen = pyte.Screen(COLUMNS, LINES)
     stream = pyte.ByteStream(screen)
     shown = ""
@@ -85,24 +85,24 @@ def terminal(text: str, image: Path) -> None:
     console = Console(record=True, width=COLUMNS, file=io.StringIO())
     console.print(Text(f"$ {text}\n{shown}"))
     drawn = re.sub(r"@font-face \{.*?\}\s*", "", console.export_svg(title=""), flags=re.DOTALL)
-    image.write_text(drawn, encoding="utf-8")  # without fonts from elsewhere
+    image.write_text(drawn, encoding="utf-8")  # without fonts from the network
 
 
 def command(text: str) -> list[str]:
-    """The command with this Python, whatever is installed."""
+    """Returns the command, run by this Python."""
     return [sys.executable, "-m", *text.split()]
 
 
 def read(master: int) -> bytes:
-    """What the terminal gets next; nothing at the end."""
+    """Returns the terminal's next output, or nothing at the end."""
     try:
         return os.read(master, 1 << 16)
-    except OSError:  # Linux's way to say that the other end is closed
+    except OSError:  # on Linux, the other end is closed
         return b""
 
 
 def screenshot(page: Path, image: Path) -> None:
-    """Draws a page as a browser of 1,200 pixels shows its beginning."""
+    """Draws the top of a page in a browser that is 1,200 pixels wide."""
     browser = next(path for name in BROWSER if (path := shutil.which(name)))
     options = ["--headless=new", "--no-sandbox", "--hide-scrollbars", "--window-size=1200,900"]
     target = f"--screenshot={image}"

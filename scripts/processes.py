@@ -1,4 +1,4 @@
-"""What the tools of this directory share: command lines, and processes that they watch."""
+"""Functions shared by the tools of this directory: command lines and watched processes."""
 
 import argparse
 import functools
@@ -13,7 +13,7 @@ _DEADLINE_SECONDS = 300.0
 
 
 def parser(tool: str, documentation: str | None) -> argparse.ArgumentParser:
-    """The parser of a tool with subcommands, whose help has a line about each."""
+    """Returns the parser of a tool with subcommands. The caller adds the subcommands."""
     return argparse.ArgumentParser(
         prog=f"python -m scripts.{tool}",
         description=(documentation or "").partition("\n\n")[0],
@@ -23,27 +23,27 @@ def parser(tool: str, documentation: str | None) -> argparse.ArgumentParser:
 
 
 def use_this_checkout() -> None:
-    """Lets every Python process that is started from here import this checkout's packages."""
+    """Lets the Python processes that this one starts import the packages of this checkout."""
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)
 
 
 def runner(mode: str = "", *flags: str) -> list[str]:
-    """The command line of a mode, or of the runner alone, with this Python."""
+    """Returns the command line of a mode, or of the runner alone, with this Python."""
     return [sys.executable, "-m", "runner", *([f"--mode={mode}"] if mode else []), *flags]
 
 
 def cpu_seconds(pid: int) -> float:
-    """The CPU time that a process has used so far, on all cores."""
+    """Returns the CPU time that a process has used so far, on all cores."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def until(condition: Callable[[], object]) -> float:
-    """Waits until a condition is true; returns the time then, of `time.monotonic`.
+    """Waits until a condition is true. Returns the value of `time.monotonic` at that time.
 
     Raises:
-        TimeoutError: it is still false after five minutes.
+        TimeoutError: if it is still false after five minutes.
     """
     end = time.monotonic() + _DEADLINE_SECONDS
     while not condition():

@@ -1,7 +1,7 @@
-"""A server of S3 on this machine, moto's, in a process of its own: for benchmarks and attacks.
+"""Runs moto's S3 server on this machine in a separate process, for benchmarks and attacks.
 
 with s3_server.running() as server:
-    ...  # processes with its environment find its bucket
+    ...  # processes that get `server.environment` find the bucket
 """
 
 import contextlib
@@ -17,12 +17,12 @@ _BUCKET = "bucket"
 
 
 class Server(NamedTuple):
-    """A server that runs.
+    """A running server.
 
     Attributes:
-        environment: Of its clients.
-        bucket: The name of a bucket.
-        pid: Its process.
+        environment: The environment variables that clients need.
+        bucket: The name of its bucket.
+        pid: Its process id.
     """
 
     environment: dict[str, str]
@@ -30,14 +30,14 @@ class Server(NamedTuple):
     pid: int
 
     def cpu_seconds(self) -> float:
-        """The CPU time that it has taken."""
+        """Returns the CPU time that the server has used."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextlib.contextmanager
 def running() -> Iterator[Server]:
-    """A server, while the block lasts."""
+    """Runs a server during the block."""
     command = [sys.executable, __file__]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -48,7 +48,7 @@ def running() -> Iterator[Server]:
 
 
 def environment(port: int) -> dict[str, str]:
-    """What clients of a server at this port need."""
+    """Returns the environment variables for clients of a server at this port."""
     return {
         "AWS_ACCESS_KEY_ID": "testing",
         "AWS_SECRET_ACCESS_KEY": "testing",
@@ -62,7 +62,7 @@ def _serve() -> None:
     import boto3
     from moto.server import ThreadedMotoServer
 
-    os.nice(5)  # a real one runs elsewhere
+    os.nice(5)  # a real server does not share the CPU
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     _, port = server.get_host_and_port()

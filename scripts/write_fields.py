@@ -1,6 +1,7 @@
-"""Writes runner/command/help/fields.json, from which help is given without TensorFlow.
+"""Writes runner/command/help/fields.json, from which `--help` works without TensorFlow.
 
-Run it when a field of a section has been added or changed; tests/help compares the two.
+Run it after a field of a config class has been added or changed. A test in tests/help compares the
+file with the classes.
 """
 
 import importlib
@@ -16,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def task_sections() -> list[type[base_config.Config]]:
-    """The sections of the tasks that come with the runner."""
+    """Returns the config classes of the tasks that come with the runner."""
     for path in sorted((ROOT / "tasks").rglob("*.py")):
         importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
     return [
@@ -31,7 +32,7 @@ def task_sections() -> list[type[base_config.Config]]:
 
 
 def render() -> str:
-    """The content of the file."""
+    """Returns the content of the file."""
     return facts.dump(from_classes.shipped(task_sections()))
 
 

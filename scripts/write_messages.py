@@ -1,11 +1,12 @@
-"""Writes tests/messages.txt: the texts of runner/ and tasks/ that a person can see.
+"""Writes tests/messages.txt: the messages of runner/ and tasks/ that users can see.
 
-Run it when a message has been added or changed, and instead of resolving a conflict in the file.
-tests/test_messages.py compares the two, and the diff of the file shows reviewers what changed.
+Run it after a message has been added or changed, and to resolve a conflict in the file.
+tests/test_messages.py compares the file with the code. The diff of the file shows reviewers which
+messages changed.
 
 A message is a text in the source that has at least two words, or that is passed to an error or to
-the console. Inserted values are shown by name, as in `{name} is missing`. Not in the file are
-docstrings, texts in templates and in bundled projects, and texts of other libraries.
+the console. Inserted values are shown by name, as in `{name} is missing`. Docstrings, texts in
+templates, and texts of other libraries are not in the file.
 """
 
 import ast
@@ -24,7 +25,7 @@ _CODE = re.compile(r"^\s*(<\w|SELECT |#!|%[a-zA-Z]\b)|\\[sdwbSDW]|\(\?[:=!P<]|\w
 
 
 def render() -> str:
-    """The content of the file."""
+    """Returns the content of the file."""
     parts = []
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
@@ -36,7 +37,7 @@ def render() -> str:
 
 
 def messages(source: str) -> Iterator[str]:
-    """The messages of a module, each on one indented line, in order of appearance."""
+    """Yields the messages of a module, each on one indented line, in order of appearance."""
     seen = set()
     for text, is_shown in _texts(ast.parse(source), shown=False):
         if (is_shown and re.search(r"[^\W\d_]{2,}", text)) or _is_prose(text):
@@ -51,7 +52,7 @@ def _is_prose(text: str) -> bool:
 
 
 def _texts(node: ast.AST, *, shown: bool) -> Iterator[tuple[str, bool]]:
-    """The texts below a node, each with whether it is passed to an error or to the console."""
+    """Yields the texts below a node, and whether each is passed to an error or to the console."""
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
         return  # a docstring
     parts = _parts(node)
@@ -75,7 +76,7 @@ def _texts(node: ast.AST, *, shown: bool) -> Iterator[tuple[str, bool]]:
 
 
 def _parts(node: ast.AST) -> list[str | ast.AST] | None:
-    """A text as its constant parts and the expressions inserted; None for another node."""
+    """Splits a text into constant parts and inserted expressions. None for other nodes."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return [node.value]
     if isinstance(node, ast.JoinedStr):
@@ -88,7 +89,7 @@ def _parts(node: ast.AST) -> list[str | ast.AST] | None:
 
 
 def _named(node: ast.AST) -> str:
-    """An inserted value: `{name}`, or `{...}` for an expression without an obvious name."""
+    """Formats an inserted value: `{name}`, or `{...}` if the expression has no obvious name."""
     return "{" + (_name(node) or "...") + "}"
 
 

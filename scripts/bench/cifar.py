@@ -1,4 +1,4 @@
-"""The runner and Keras `fit`: same small network, schedule, augmentation on CIFAR-10."""
+"""Trains a small network on CIFAR-10 with the runner and with Keras `fit`."""
 
 import argparse
 import json
@@ -15,12 +15,13 @@ _NAMES = ("runner", "keras")
 
 
 def cifar(options: argparse.Namespace) -> Iterator[Comparison]:
-    """Training on CIFAR-10's files, against Keras `fit`: a seed each round.
+    """Compares training on CIFAR-10's files with Keras `fit`, with another seed in each round.
 
-    Both train what cifar10_small.gin describes, each in its own process, taking turns. Keras reads
-    the images through `tf.data` as its guides recommend. Images per second cover only training,
-    without the first epoch; the accuracy is that on all test images after the last epoch. Scores on
-    images other than CIFAR-10's own cannot be compared with published ones.
+    Both train the network of cifar10_small.gin with its schedule and augmentation, in separate
+    processes that take turns. Keras reads the images through `tf.data` as its guides recommend.
+    Images per second cover only training, without the first epoch. The accuracy is measured on all
+    test images after the last epoch. If the images differ from CIFAR-10's, the scores are not
+    comparable with published ones.
     """
     case = {"train": options.train, "test": options.test, "epochs": options.epochs}
     results: rounds.Rounds = {name: [] for name in _NAMES}
@@ -36,7 +37,7 @@ def cifar(options: argparse.Namespace) -> Iterator[Comparison]:
 
 
 def _experiment(case: dict[str, Any]) -> Any:
-    """The experiment that both train."""
+    """Loads the experiment that both train."""
     import runner
 
     return runner.load(
@@ -53,7 +54,7 @@ def _experiment(case: dict[str, Any]) -> Any:
 
 
 def with_runner(folder: Path, pause: rounds.Pause, **case: Any) -> None:
-    """Trains as a user would."""
+    """Trains with the runner, as a user would."""
     import runner
 
     config = _experiment(case)
@@ -65,7 +66,7 @@ def with_runner(folder: Path, pause: rounds.Pause, **case: Any) -> None:
 
 
 def with_keras(_: Path, pause: rounds.Pause, **case: Any) -> None:
-    """Trains the same model with the same optimizer, by `fit`."""
+    """Trains the same model with the same optimizer by `fit`."""
     import numpy as np
     import tensorflow as tf
     import tf_keras

@@ -13,9 +13,9 @@ class Ratio:
 
     Attributes:
         ours: The numerator.
-        others: The denominator; if several contenders, the one with the highest median.
-        least: The minimum that the median should reach; None: no goal.
-        most: The maximum that the median should not exceed; None: no goal.
+        others: The denominator. With several contenders, the one with the highest median.
+        least: The minimum that the median should reach, or None.
+        most: The maximum that the median should not exceed, or None.
     """
 
     ours: str
@@ -25,11 +25,11 @@ class Ratio:
 
     @property
     def name(self) -> str:
-        """`runner / bare`."""
+        """The name, such as `runner / bare`."""
         return f"{self.ours} / {self.others[0] if len(self.others) == 1 else 'best other'}"
 
     def reached(self, median: float) -> bool:
-        """Whether a median meets its goal."""
+        """Whether a median meets the goal."""
         return (self.least or -math.inf) <= median <= (self.most or math.inf)
 
 
@@ -40,7 +40,7 @@ class Comparison:
     Attributes:
         what: What was measured.
         unit: The unit of the figures.
-        rounds: By contender, a figure for each round.
+        rounds: One figure per round, by contender.
         ratios: The ratios to compute in each round.
     """
 
@@ -80,7 +80,7 @@ class Comparison:
         }
 
     def cells(self) -> dict[str, str]:
-        """Medians and ratios by column; a ratio that misses its goal is bold."""
+        """Medians and ratios by column. Ratios that miss their goal are bold."""
         shown = {name: number(statistics.median(values)) for name, values in self.rounds.items()}
         for ratio in self.ratios:
             pairs = self._described(ratio)
@@ -99,7 +99,7 @@ def quartiles(values: Sequence[float]) -> tuple[float, float]:
 
 
 def markdown(comparisons: Sequence[Comparison]) -> str:
-    """One table, with a column for everything that occurs in any comparison."""
+    """Formats one table, with a column for each contender and ratio of any comparison."""
     lines = [comparison.cells() for comparison in comparisons]
     names = list(dict.fromkeys(name for line in lines for name in line))
     plain = [name for name in names if " / " not in name]
@@ -110,6 +110,6 @@ def markdown(comparisons: Sequence[Comparison]) -> str:
 
 
 def number(value: float) -> str:
-    """With three significant digits, or all digits before the decimal point."""
+    """Formats a number with three significant digits, or all digits of its integer part."""
     digits = max(0, 2 - math.floor(math.log10(abs(value)))) if value else 0
     return f"{value:,.{digits}f}"

@@ -1,13 +1,13 @@
-"""Measures indexed training data: ratios of one process, in user and system CPU time.
+"""Measures indexed training data, in user and system CPU time of one process.
 
-    python -m scripts.bench.data index     # a million records, once
-    python -m scripts.bench.data resume    # the first batch at step 10^6, and at step 0
-    python -m scripts.bench.data throughput  # beside shuffle(10,000), with images decoded
+    python -m scripts.bench.data index       # index a million records, then open them again
+    python -m scripts.bench.data resume      # the first batch at step 10^6 and at step 0
+    python -m scripts.bench.data throughput  # vs. shuffle(10,000), including image decoding
     python -m scripts.bench.data memory --gigabytes=10
-    python -m scripts.bench.data mixing    # of both permutations, and of shuffle(10,000)
+    python -m scripts.bench.data mixing      # both permutations vs. shuffle(10,000)
 
-Data are written below --folder, which keeps them for the next time. Each pair alternates, A and B,
-and the median of the pairs' ratios is printed: other work on the machine disturbs both alike.
+The script writes data to --folder and reuses them. The contenders A and B alternate, and the median
+of the pairs' ratios is printed, because other work on the machine then affects both equally.
 """
 
 import argparse
@@ -31,32 +31,32 @@ from runner import inputs
 from runner.data import order
 from runner.data.sources import record_index
 
-SIDE = 64  # of images, in pixels
+SIDE = 64  # of an image, in pixels
 REPEATS = 5
 
 
 def cpu() -> float:
-    """CPU seconds of this process so far."""
+    """Returns the CPU seconds of this process so far."""
     return time.process_time()
 
 
 def timed(work: Callable[[], Any]) -> float:
-    """CPU seconds that some work takes."""
+    """Returns the CPU seconds that `work` takes."""
     began = cpu()
     work()
     return cpu() - began
 
 
 def ratio(first: Callable[[], Any], second: Callable[[], Any]) -> tuple[float, float, float]:
-    """Median CPU seconds of both, and the median of their ratios, in alternation."""
-    first(), second()  # what is done once
+    """Alternates two kinds of work. Returns the median CPU seconds of both, and of their ratio."""
+    first(), second()  # warms up
     pairs = [(timed(first), timed(second)) for _ in range(REPEATS)]
     a, b = (statistics.median(column) for column in zip(*pairs, strict=True))
     return a, b, statistics.median(x / y for x, y in pairs)
 
 
 def records(path: Path, count: int, make: Callable[[int], bytes]) -> Path:
-    """A file of records, written if it is not there."""
+    """Writes a file of records unless it exists."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(".part")
@@ -68,7 +68,7 @@ def records(path: Path, count: int, make: Callable[[int], bytes]) -> Path:
 
 
 def png(number: int) -> bytes:
-    """A noisy image."""
+    """Encodes a noisy image."""
     file = io.BytesIO()
     pixels = np.random.default_rng(number % 500).integers(0, 256, (SIDE, SIDE, 3)).astype(np.uint8)
     Image.fromarray(pixels).save(file, "PNG")
@@ -76,17 +76,17 @@ def png(number: int) -> bytes:
 
 
 def decoded(batch: tf.Tensor) -> tf.Tensor:
-    """Images of a batch of records."""
+    """Decodes the images of a batch of records."""
     return tf.map_fn(one, batch, fn_output_signature=tf.float32)
 
 
 def one(record: tf.Tensor) -> tf.Tensor:
-    """An image of a record."""
+    """Decodes the image of a record."""
     return tf.cast(tf.ensure_shape(tf.io.decode_png(record), [SIDE, SIDE, 3]), tf.float32)
 
 
 def index(given: argparse.Namespace) -> None:
-    """A million small records are indexed once; opening them again takes no time."""
+    """Measures how long it takes to index a million small records, and to open them again."""
     path = records(given.folder / "million.tfrecord", 10**6, lambda n: b"%0100d" % n)
     built = timed(lambda: record_index._built(path, path.stat()))
     record_index.of(path)
@@ -95,7 +95,7 @@ def index(given: argparse.Namespace) -> None:
 
 
 def sources(folder: Path) -> dict[str, tuple[inputs.Source, Callable[[Any], Any]]]:
-    """The same images in several formats."""
+    """Writes the same images in several formats."""
     count = 2000
     tfrecord = records(folder / "images.tfrecord", count, png)
     array, table, images = folder / "a.array_record", folder / "a.parquet", folder / "images"
@@ -125,7 +125,7 @@ def sources(folder: Path) -> dict[str, tuple[inputs.Source, Callable[[Any], Any]
 
 
 def resume(given: argparse.Namespace) -> None:
-    """The first batch of a pipeline that begins at step 10^6, relative to one at step 0."""
+    """Measures the first batch of a pipeline that starts at step 10^6, relative to step 0."""
     for name, (source, parse) in sources(given.folder).items():
 
         def first(step: int, source: Any = source, parse: Any = parse) -> None:
@@ -137,7 +137,7 @@ def resume(given: argparse.Namespace) -> None:
 
 
 def throughput(given: argparse.Namespace) -> None:
-    """Batches per second of CPU: indexed, and of a pipeline with shuffle(10,000)."""
+    """Measures batches per CPU second: indexed, and from a pipeline with shuffle(10,000)."""
     path = records(given.folder / "many.tfrecord", 20_000, png)
     config = inputs.DataConfig(is_training=True, global_batch_size=64)
     place = iter(inputs.place(inputs.source(path), decoded, config=config))
@@ -160,7 +160,7 @@ def throughput(given: argparse.Namespace) -> None:
 
 
 def memory(given: argparse.Namespace) -> None:
-    """The highest resident memory while many batches of large and of few data are read."""
+    """Measures the peak resident memory while many batches are read, from large and small data."""
     sizes = {}
     for gigabytes in (0.1, given.gigabytes):
         path = records(
@@ -184,7 +184,7 @@ def memory(given: argparse.Namespace) -> None:
 
 
 def mixing(_: argparse.Namespace) -> None:
-    """How far from random neighbours in the data are from each other in an epoch."""
+    """Measures how well an epoch mixes examples that are neighbours in the data."""
     size = 10**6
     place = tf.range(size, dtype=tf.int64)
     full = order.Shuffle(size).serial(place).numpy()

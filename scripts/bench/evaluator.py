@@ -26,15 +26,15 @@ WAIT_SECONDS = 20
 
 
 def evaluator(options: argparse.Namespace) -> Iterator[Comparison]:
-    """An evaluator alongside training: delays, CPU time, missed checkpoints, memory.
+    """Measures an evaluator alongside training.
 
     - The delay from a checkpoint's last file, or the end of the previous evaluation if that is
       later, to the start of its evaluation (policy `latest`).
     - The delay from the end of training, or of the last evaluation if that is later, to the exit of
       the evaluator.
     - The CPU usage of a waiting evaluator.
-    - The number of checkpoints missed by the policy `every` while training keeps only one and saves
-      faster than the evaluator evaluates.
+    - The number of checkpoints that the policy `every` misses while training keeps only one and
+      saves faster than the evaluator evaluates.
     - The growth of resident memory per evaluation in that case, without the first hundred.
     """
     with tempfile.TemporaryDirectory() as folder:
@@ -55,7 +55,7 @@ def _delay(what: str, seconds: list[float], *, most: int) -> Iterator[Comparison
 
 
 def _start(mode: str, model_dir: Path, *bindings: str, **trainer: int) -> Child:
-    """A process of the runner; its output goes to files beside the run's directory."""
+    """Starts a process of the runner, whose output goes to files next to the run directory."""
     bindings = (*bindings, *(f"TrainerConfig.{name}={value}" for name, value in trainer.items()))
     flags = ("--gin_file=digits.gin", *(f"--gin.{binding}" for binding in bindings))
     command = processes.runner(mode, f"--model_dir={model_dir}", *flags)
@@ -63,12 +63,12 @@ def _start(mode: str, model_dir: Path, *bindings: str, **trainer: int) -> Child:
 
 
 def _wait_until_idle(process: Child) -> None:
-    """Returns once an evaluator is waiting for training."""
+    """Waits until an evaluator is waiting for training."""
     process.wait_until(lambda: "; waiting" in "\n".join(process.lines()))
 
 
 def _follow(model_dir: Path) -> float:
-    """Trains alongside an evaluator; returns how long after all work was done it exited."""
+    """Trains alongside an evaluator. Returns the delay from the end of all work to its exit."""
     with _start("continuous_eval", model_dir) as beside:
         _wait_until_idle(beside)
         with _start("train", model_dir, **TRAINER) as training:
@@ -79,7 +79,7 @@ def _follow(model_dir: Path) -> float:
 
 
 def _delays(model_dir: Path) -> list[float]:
-    """Seconds to each evaluation since its checkpoint existed and the evaluator was idle."""
+    """Returns each evaluation's delay in seconds, from when it could have started."""
     delays, idle = [], 0.0
     for row in _evaluations(model_dir):
         complete = (model_dir / f"{row['checkpoint']}.index").stat().st_mtime
@@ -89,7 +89,7 @@ def _delays(model_dir: Path) -> list[float]:
 
 
 def _waiting(model_dir: Path) -> float:
-    """The share of a core, in percent, that an idle evaluator uses."""
+    """Measures how much of a core, in percent, an idle evaluator uses."""
     status.StatusFile(model_dir).write(State.PREEMPTED, STEPS)
     with _start("continuous_eval", model_dir) as beside:
         _wait_until_idle(beside)
@@ -100,7 +100,7 @@ def _waiting(model_dir: Path) -> float:
 
 
 def _every(model_dir: Path, checkpoints: int) -> Iterator[Comparison]:
-    """What a slow evaluator misses, and how its memory grows."""
+    """Counts the checkpoints that a slow evaluator misses, and measures its memory growth."""
     often = {"steps_per_loop": 25, "checkpoint_interval": 25, "max_to_keep": 1}
     resident: list[float] = []
     with _start("continuous_eval", model_dir, *SLOW) as beside:
@@ -128,12 +128,12 @@ def _every(model_dir: Path, checkpoints: int) -> Iterator[Comparison]:
 
 
 def _end_of(model_dir: Path) -> float:
-    """When training ended, in seconds since the epoch."""
+    """Returns the time when training ended, in seconds since the epoch."""
     ended = status.read(model_dir)
     assert ended is not None
     return ended.heartbeat
 
 
 def _evaluations(model_dir: Path) -> Sequence[dict[str, Any]]:
-    """The evaluator's rows."""
+    """Reads the evaluator's rows."""
     return list(files.read_json_lines(model_dir / "eval-continuous" / "history.jsonl"))

@@ -1,4 +1,4 @@
-"""The cost of a long history: opening it, and recording one more evaluation."""
+"""Measures the cost of a long history: loading it, and recording one more evaluation."""
 
 import io
 import json
@@ -22,9 +22,9 @@ _RECORDED = 50  # evaluations in a round
 
 
 class LongHistory:
-    """A run's history and what follows from it: decisions, the best checkpoint.
+    """A run's history and what is computed from it: decisions and the best checkpoint.
 
-    Seconds are CPU time: waiting for the disk does not depend on the length.
+    Times are CPU seconds, because the time to wait for the disk does not depend on the length.
 
     Args:
         folder: The run's directory.
@@ -57,13 +57,13 @@ class LongHistory:
         self.record()
 
     def open(self) -> float:
-        """The seconds to load the history into memory."""
+        """Returns the seconds to load the history into memory."""
         start = time.process_time()
         history.History(self._folder / "history.jsonl")
         return time.process_time() - start
 
     def record(self) -> float:
-        """The seconds to record one evaluation and update what follows from it."""
+        """Returns the seconds to record one evaluation and update what is computed from it."""
         seconds = []
         for _ in range(_RECORDED):
             row = self._row()

@@ -1,4 +1,4 @@
-"""Index-based inputs and a shuffle buffer, which read the same images from memory."""
+"""Reads the same images from memory by index and through a shuffle buffer."""
 
 from collections.abc import Callable
 
@@ -19,7 +19,7 @@ class Images:
         self._batch = batch
 
     def indexed(self, step: int = 0) -> tf.data.Dataset:
-        """Read by the runner, from the batch of `step` on."""
+        """Returns the runner's dataset, starting with the batch of `step`."""
         config = inputs.DataConfig(
             is_training=True, global_batch_size=self._batch, start_step=step, seed=1
         )
@@ -30,14 +30,14 @@ class Images:
         return inputs.place(self._examples, load, config=config)
 
     def buffered(self) -> tf.data.Dataset:
-        """Read through a shuffle buffer of all examples."""
+        """Returns a dataset with a shuffle buffer of all examples."""
         dataset = tf.data.Dataset.from_tensor_slices((self._images, self._labels))
         dataset = dataset.shuffle(self._examples).repeat().batch(self._batch, drop_remainder=True)
         return dataset.prefetch(tf.data.AUTOTUNE)
 
 
 def reader(dataset: tf.data.Dataset, batches: int) -> Callable[[], None]:
-    """A function that reads `batches` batches in a graph, as a training loop does; warmed up."""
+    """Returns a warmed-up function that reads `batches` batches in a graph, as training does."""
     iterator = iter(dataset)
 
     @tf.function

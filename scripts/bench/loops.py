@@ -1,9 +1,9 @@
-"""Training loops that are compared, each in its own process.
+"""The training loops to compare, each in its own process.
 
-All of them train the same model with the same optimizer, loss and accuracy on the same batches, and
-check the clock after each inner loop. All save a checkpoint every `Model.epoch` steps except
-"bare", the minimum one could write: a `tf.function` around the steps, and around reading and
-resetting the metrics. "keras3" has its own Adam.
+All train the same model with the same optimizer, loss and accuracy on the same batches, and check
+the clock after each inner loop. All save a checkpoint every `Model.epoch` steps except "bare". This
+is minimal code: one `tf.function` for the steps, and one to read and reset the metrics. "keras3"
+has its own Adam.
 """
 
 import threading
@@ -18,16 +18,16 @@ import tf_keras
 from scripts.bench import rounds
 from scripts.bench import task as tasks
 
-_ENDLESS = 10**8  # steps; the benchmark ends it
+_ENDLESS = 10**8  # steps; the benchmark ends the run earlier
 _STEPS = {"mlp": 2000, "cnn": 200, "bert": 20}  # in a short round
 _SUMMARY = 100  # steps between two rows of history and TensorBoard
 
 
 class Clock:
-    """Ends a round after the loop in which its time runs out, with the steps per second.
+    """Ends a round after the loop in which its time runs out, and reports the steps per second.
 
     Args:
-        pause: Ends a round. The first one warms up, and its result is dropped.
+        pause: Ends a round. The result of the first round, which warms up, is dropped.
         loop: Steps per inner loop.
         seconds: The minimum duration of a round.
     """
@@ -52,7 +52,7 @@ class Clock:
 
 
 def bare(_: Path, pause: rounds.Pause, *, model: str, loop: int, seconds: float) -> None:
-    """A `tf.function` of `loop` steps, which reads and resets the metrics."""
+    """Trains with a `tf.function` of `loop` steps, which reads and resets the metrics."""
     train, clock = bare_loop(model, loop), Clock(pause, loop=loop, seconds=seconds)
     while True:
         train()
@@ -60,7 +60,7 @@ def bare(_: Path, pause: rounds.Pause, *, model: str, loop: int, seconds: float)
 
 
 def bare_loop(model: str, loop: int) -> Callable[[], Any]:
-    """A minimal training loop."""
+    """Returns a minimal training loop."""
     task = tasks.StepTask(tasks.task_config(model))
     return bare_training(task, task.build_model(), tasks.optimizer(), loop)
 
@@ -71,7 +71,7 @@ def bare_training(
     optimizer: tf_keras.optimizers.Optimizer,
     loop: int,
 ) -> Callable[[], Any]:
-    """A `tf.function` that trains `loop` steps, and reads and resets the metrics."""
+    """Returns a `tf.function` that trains `loop` steps, and reads and resets the metrics."""
     metrics = task.build_metrics()
     loss = tf_keras.metrics.Mean("loss")
 
@@ -92,7 +92,7 @@ def bare_training(
 
 
 def runner(folder: Path, pause: rounds.Pause, *, model: str, loop: int, seconds: float) -> None:
-    """The runner as users start it: history, TensorBoard, checkpoints, progress."""
+    """Trains with the runner as users start it: history, TensorBoard, checkpoints, progress."""
     import runner
 
     clock = Clock(pause, loop=loop, seconds=seconds)
@@ -102,7 +102,7 @@ def runner(folder: Path, pause: rounds.Pause, *, model: str, loop: int, seconds:
 def mirrored(
     folder: Path, pause: rounds.Pause, *, model: str, loop: int, seconds: float, url: str
 ) -> None:
-    """The same, copied to a bucket; also the CPU time of the threads that copy."""
+    """Does the same with a copy in a bucket, and measures the CPU time of the copying threads."""
     import runner
 
     since = time.perf_counter(), _copying()
@@ -120,7 +120,7 @@ def mirrored(
 
 
 def _copying() -> float:
-    """Seconds of CPU time that the threads which copy have taken."""
+    """Returns the CPU seconds of the threads that copy."""
     names = ("mirror", "fsspecIO", "heartbeat in ")
     return sum(
         time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
@@ -130,7 +130,7 @@ def _copying() -> float:
 
 
 def fit(folder: Path, pause: rounds.Pause, *, model: str, loop: int, seconds: float) -> None:
-    """The runner's `fit`, with the same data and intervals as `runner`."""
+    """Trains with the runner's `fit`, on the same data and with the same intervals."""
     import runner
 
     data, network = tasks.arrays(model), tasks.MODELS[model].build(tf_keras)
@@ -149,10 +149,10 @@ def fit(folder: Path, pause: rounds.Pause, *, model: str, loop: int, seconds: fl
 
 
 def side_by_side(folder: Path, pause: rounds.Pause, *, model: str, loop: int) -> None:
-    """Steps per second of the runner's loop and of the bare one, both built in this process.
+    """Measures steps per second of the runner's loop and the bare loop, both in this process.
 
-    This excludes what a run does besides its loops, and differences between processes. Neither has
-    deterministic ops, as that setting applies to a whole process.
+    This excludes the runner's work outside its loops, and differences between processes. Both run
+    without deterministic ops, because that setting applies to a whole process.
     """
     from runner.history import history
     from runner.runs import build
@@ -168,7 +168,7 @@ def side_by_side(folder: Path, pause: rounds.Pause, *, model: str, loop: int) ->
     )
     config.override({"run": {"deterministic": False}})
     bare = bare_loop(model, loop)
-    bare()  # traced before layers draw from generators, as when alone
+    bare()  # traced before layers draw from generators, as in a separate process
     rows = history.History(folder / "history.jsonl")
     trainer, _ = build.build_trainer(Call(config, folder), rows, step=0, evaluates=False)
     steps = tf.constant(loop)
@@ -186,7 +186,7 @@ def _seconds(call: Callable[[], Any], times: int) -> float:
 
 
 def garden(folder: Path, pause: rounds.Pause, *, model: str, loop: int, seconds: float) -> None:
-    """Model Garden's `run_experiment`."""
+    """Trains with Model Garden's `run_experiment`."""
     from official.core import train_lib
 
     params, clock = experiment(model, loop), Clock(pause, loop=loop, seconds=seconds)
@@ -201,12 +201,12 @@ def garden(folder: Path, pause: rounds.Pause, *, model: str, loop: int, seconds:
 
 
 def keras(folder: Path, pause: rounds.Pause, *, model: str, loop: int, seconds: float) -> None:
-    """Keras 2's `fit`."""
+    """Trains with Keras 2's `fit`."""
     _fit(tf_keras, folder, tasks.optimizer(), model, loop, Clock(pause, loop=loop, seconds=seconds))
 
 
 def keras3(folder: Path, pause: rounds.Pause, *, model: str, loop: int, seconds: float) -> None:
-    """Keras 3's `fit`."""
+    """Trains with Keras 3's `fit`."""
     import keras
 
     clock = Clock(pause, loop=loop, seconds=seconds)
@@ -218,7 +218,7 @@ def _fit(library: Any, folder: Path, optimizer: Any, model: str, loop: int, cloc
     network = tasks.MODELS[model].build(library)
     _compile(library, network, optimizer, steps_per_execution=loop)
     watch = library.callbacks.LambdaCallback(on_train_batch_end=lambda *_, **__: clock())
-    watch._supports_tf_logs = True  # or Keras 2 would read all metrics for it
+    watch._supports_tf_logs = True  # otherwise Keras 2 reads all metrics for it
     config = tasks.task_config(model)
     network.fit(
         tasks.StepTask(config).build_inputs(config.train_data),
@@ -241,7 +241,7 @@ def _compile(library: Any, network: Any, optimizer: Any, **options: int) -> None
 
 
 def experiment(model: str, loop: int) -> Any:
-    """The configuration of every contender with `loop` steps an inner loop."""
+    """Returns the configuration of all contenders, with `loop` steps per inner loop."""
     epoch = tasks.MODELS[model].epoch
     return tasks.experiment(
         model,

@@ -1,4 +1,4 @@
-"""A process's memory, and its growth."""
+"""Measures a process's memory and its growth."""
 
 import os
 from collections.abc import Sequence
@@ -10,16 +10,16 @@ _BLOCKS = 15
 
 
 def resident_mib(pid: int | None = None) -> float:
-    """The resident memory of a process, by default this one."""
+    """Returns the resident memory of a process in MiB, by default of this one."""
     pages = int(Path(f"/proc/{pid or os.getpid()}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 def slope(values: Sequence[float]) -> tuple[float, float]:
-    """The mean increase from one value to the next, and its standard error.
+    """Returns the mean increase from one value to the next, and its standard error.
 
-    The line is fitted to the means of 15 blocks: neighbouring values are so correlated that single
-    ones would make the error too small.
+    The line is fitted to the means of 15 blocks. Neighbouring values are correlated, so a fit to
+    single values would underestimate the error.
     """
     blocks = min(_BLOCKS, len(values))
     size = len(values) // blocks

@@ -1,4 +1,4 @@
-"""The readers of words at equal training time, on questions in SQuAD's format."""
+"""Compares the word-based readers on questions in SQuAD's format, at equal training time."""
 
 import argparse
 import json
@@ -28,23 +28,24 @@ PREEMPTED = 143
 
 
 class Usage(NamedTuple):
-    """What a process has used: CPU seconds, and at its peak GB of memory."""
+    """The resources of a process: CPU seconds, and peak memory in GB."""
 
     seconds: float
     memory: float
 
 
 def readers(options: argparse.Namespace) -> Iterator[Comparison]:
-    """The readers of words at equal training time, on SQuAD's files: a seed each round.
+    """Compares the word-based readers on SQuAD's files, with another seed in each round.
 
-    Each trains as squad_match_lstm.gin says, without evaluations, in its own process, one after the
-    other. The clock starts with the first training row, when the network is built and traced. It
-    counts the process's CPU time, so that a busy machine does not matter (Linux only). When its
-    time is up, the process gets a SIGTERM, on which it saves; the weights of that step are scored
-    on all questions of the dev set. BERT is not compared: it is pretrained.
+    Each reader trains with the settings of squad_match_lstm.gin, without evaluations, in its own
+    process, one after the other. The clock starts with the first training row, when the network is
+    built and traced. It counts the process's CPU time, so that other work on the machine does not
+    matter (Linux only). When the time is up, the process gets SIGTERM and saves. The weights of
+    that step are scored on all questions of the dev set. BERT is not compared, because it is
+    pretrained.
 
-    "taskset -c 0 python -m scripts.bench readers ..." trains on one core, where CPU time is the
-    time that it takes on an idle machine; on several cores, some networks keep more of them busy.
+    Run "taskset -c 0 python -m scripts.bench readers ..." to train on one core. CPU time then
+    equals the time on an idle machine. On several cores, some networks keep more cores busy.
     """
     from tasks.questions import readers as networks
 
@@ -59,7 +60,7 @@ def readers(options: argparse.Namespace) -> Iterator[Comparison]:
 
 
 def _measured(reader: str, seed: int, options: argparse.Namespace) -> dict[str, float]:
-    """Trains a reader for the configured time, and scores it."""
+    """Trains a reader for the given time, and scores it."""
     bindings = [
         f"TRAIN = {options.train!r}",
         f"DEV = {options.dev!r}",
@@ -96,26 +97,26 @@ def _measured(reader: str, seed: int, options: argparse.Namespace) -> dict[str, 
 
 
 def _command(mode: str, run: Path, bindings: list[str]) -> list[str]:
-    """The command of a mode."""
+    """Returns the command of a mode."""
     flags = [f"--gin_params={binding}" for binding in bindings]
     return processes.runner(mode, *flags, "--gin_file=squad_match_lstm.gin", f"--model_dir={run}")
 
 
 def _start(words: list[str], output: Path) -> int:
-    """Starts a command; its id. What it reports goes into a .log beside its output."""
+    """Starts a command and returns its process id. Its stderr goes to a .log file."""
     with output.open("w") as out, output.with_suffix(".log").open("w") as log:
         return subprocess.Popen(words, stdout=out, stderr=log).pid
 
 
 def _ended(process: int, *, wait: bool = False) -> tuple[int | None, Usage]:
-    """A process's exit code, None while it runs, and what it has used when it has ended."""
+    """Returns a process's exit code, or None while it runs, and its resources after the end."""
     pid, status, used = os.wait4(process, 0 if wait else os.WNOHANG)
     usage = Usage(used.ru_utime + used.ru_stime, used.ru_maxrss * 1024 / 1e9)
     return os.waitstatus_to_exitcode(status) if pid else None, usage
 
 
 def _train(words: list[str], run: Path, seconds: float) -> tuple[int, Usage]:
-    """Runs a command for some CPU time after its first training row; its steps in that time."""
+    """Runs a command until some CPU seconds after its first training row. Returns its steps."""
     output, rows = run.with_suffix(".out"), run / "train.jsonl"
     process, began, code, usage = _start(words, output), None, None, Usage(0, 0)
     while code is None and (began is None or processes.cpu_seconds(process) < began + seconds):
@@ -134,5 +135,5 @@ def _train(words: list[str], run: Path, seconds: float) -> tuple[int, Usage]:
 
 
 def _last_step(rows: Path) -> int:
-    """The step of the last training row."""
+    """Returns the step of the last training row."""
     return int(json.loads(rows.read_text().splitlines()[-1])["step"])

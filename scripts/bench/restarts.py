@@ -1,4 +1,4 @@
-"""What faults cost a run on two workers of this machine."""
+"""Measures how long faults delay a run on two workers of this machine."""
 
 import argparse
 import contextlib
@@ -27,7 +27,7 @@ _FLAGS = (
 
 
 def restarts(options: argparse.Namespace) -> Iterator[Comparison]:
-    """Two workers: the time until a killed one trains again, and until SIGTERM has ended all."""
+    """Measures how soon a killed worker trains again, and how soon SIGTERM ends both workers."""
     for what, measure in (
         ("a worker killed -9, until it trains again, at most 30", _after_a_kill),
         ("SIGTERM to all of two workers, until saved, at most 3", _stopped),
@@ -37,7 +37,7 @@ def restarts(options: argparse.Namespace) -> Iterator[Comparison]:
 
 
 def _after_a_kill() -> dict[str, float]:
-    """Seconds from SIGKILL to a worker until a new step, and until each event on the way."""
+    """Kills a worker. Returns the seconds until a new step, and until each event before it."""
     with _training() as (supervisor, folder):
         workers = folder / layout.WORKERS
         victim = json.loads((workers / "1.json").read_text())["pid"]
@@ -56,7 +56,7 @@ def _after_a_kill() -> dict[str, float]:
 
 
 def _stopped() -> dict[str, float]:
-    """Seconds from SIGTERM to all processes until all have saved, and until the command ends."""
+    """Sends SIGTERM. Returns the seconds until all workers have saved, and until the end."""
     with _training() as (supervisor, folder):
         workers = folder / layout.WORKERS
         pids = [json.loads((workers / f"{n}.json").read_text())["pid"] for n in (0, 1)]
@@ -74,7 +74,7 @@ def _stopped() -> dict[str, float]:
 
 @contextlib.contextmanager
 def _training() -> Iterator[tuple[child_run.ChildRun, Path]]:
-    """A supervisor whose workers train."""
+    """Starts a supervisor, and waits until its workers train."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "run"
         with child_run.ChildRun(processes.runner("train", *_FLAGS), folder) as supervisor:
@@ -84,7 +84,7 @@ def _training() -> Iterator[tuple[child_run.ChildRun, Path]]:
 
 
 def _heartbeat(workers: Path, previous: int) -> dict[str, object]:
-    """The heartbeat of a chief that is not the process `previous`."""
+    """Waits for the heartbeat of a chief other than the process `previous`."""
     with contextlib.suppress(OSError, ValueError):
         heartbeat: dict[str, object] = json.loads((workers / "0.json").read_text())
         return heartbeat if heartbeat["pid"] != previous else {}

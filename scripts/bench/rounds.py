@@ -1,10 +1,10 @@
-"""Processes that measure in turns: each waits while another one uses the machine.
+"""Runs processes that measure in turns: each waits while another one uses the machine.
 
-A contender is a function of a module of this package,
+A contender is a function in a module of this package:
 
     def contender(folder: Path, pause: Pause, **case: Any) -> None
 
-that calls `pause(result)` at the end of each round; `pause` returns when the next one begins. The
+It calls `pause(result)` at the end of each round. `pause` returns when the next round begins. The
 first round builds and warms up, and `alternate` drops its result.
 """
 
@@ -18,10 +18,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
-_SETS = 3  # of processes: two processes of the same program differ by 1 or 2 %
+_SETS = 3  # sets of processes, because two processes of the same program differ by 1 or 2 %
 
 Pause = Callable[[Any], None]
-"""Sends a round's result; returns when the next one begins, or raises at the end of the case."""
+"""Sends a round's result. Returns when the next round begins, or raises at the end of the case."""
 
 Rounds = dict[str, list[Any]]
 """The result of each round, by contender."""
@@ -54,11 +54,11 @@ class Contender:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind:
             self._process.kill()
-        self._process.communicate()  # closes its stdin: it removes its directory and exits
+        self._process.communicate()  # closes its stdin: it cleans up and exits
         self._log.close()
 
     def begin(self, **case: Any) -> None:
-        """Starts building and warming up; `take` returns when that is done."""
+        """Starts building and warming up. `take` returns when that is done."""
         self._tell(json.dumps(case))
 
     def round(self) -> Any:
@@ -71,7 +71,7 @@ class Contender:
         self._tell("end")
 
     def take(self) -> Any:
-        """Waits for its next answer."""
+        """Waits for the next answer of the process, and returns it."""
         assert self._process.stdout
         answer = self._process.stdout.readline()
         if not answer:
@@ -88,7 +88,7 @@ class Contender:
 def once(
     module: str, name: str, *, environment: Mapping[str, str] | None = None, **case: Any
 ) -> Any:
-    """The first result of a contender in a new process."""
+    """Returns the first result of a contender in a new process."""
     with Contender(module, name, **(environment or {})) as contender:
         contender.begin(**case)
         return contender.take()
@@ -96,13 +96,13 @@ def once(
 
 @contextlib.contextmanager
 def contenders(module: str, *names: str) -> Iterator[dict[str, Contender]]:
-    """New processes, by their contender's name."""
+    """Starts a process for each contender, by name. They end with the block."""
     with contextlib.ExitStack() as stack:
         yield {name: stack.enter_context(Contender(module, name)) for name in names}
 
 
 def alternate(running: Mapping[str, Contender], repeats: int, **case: Any) -> Rounds:
-    """Builds concurrently, measures one after the other, in reverse order every second round."""
+    """Builds concurrently, then measures in turns, in reverse order in every second round."""
     for contender in running.values():
         contender.begin(**case)
     for contender in running.values():
@@ -117,7 +117,7 @@ def alternate(running: Mapping[str, Contender], repeats: int, **case: Any) -> Ro
 
 
 def in_sets(module: str, names: Sequence[str], repeats: int, **case: Any) -> Rounds:
-    """The rounds of three sets of new processes."""
+    """Runs the rounds of three sets of new processes."""
     results: Rounds = {name: [] for name in names}
     for _ in range(_SETS):
         with contenders(module, *names) as running:
@@ -127,12 +127,12 @@ def in_sets(module: str, names: Sequence[str], repeats: int, **case: Any) -> Rou
 
 
 def seconds(call: Callable[[], object]) -> float:
-    """The duration of a call."""
+    """Returns the duration of a call."""
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
 
 
 def transposed(results: Sequence[Mapping[str, Any]]) -> Rounds:
-    """Dictionaries of figures, a round each, as the rounds of each figure."""
+    """Turns a list of figures per round into a list of rounds per figure."""
     return {name: [result[name] for result in results] for name in results[0]}

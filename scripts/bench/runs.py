@@ -1,7 +1,7 @@
-"""Figures of `--mode=runs` and `--mode=compare`: many directories, long logs, large checkpoints.
+"""Measures `--mode=runs` and `--mode=compare` on many directories and on large runs.
 
-The directories are those of runs of digits.gin that were never trained: with ten evaluations and
-twenty training rows each, in groups of a hundred; three values of their configurations vary.
+The directories contain synthetic runs of digits.gin, in groups of a hundred. Each has ten
+evaluations and twenty training rows. Three values of their configurations vary.
 """
 
 import argparse
@@ -24,7 +24,7 @@ _DIFFER = 5  # the exit code
 
 
 def runs(options: argparse.Namespace) -> Iterator[Comparison]:
-    """The table of 1,000 and 10,000 runs, first and again; comparing two large ones."""
+    """Lists 1,000 and 10,000 runs, without and with a cache, and compares two large runs."""
     texts = _configuration()
     with tempfile.TemporaryDirectory() as scratch:
         for count, most in ((1000, 1), (10_000, 5)):
@@ -45,7 +45,7 @@ def runs(options: argparse.Namespace) -> Iterator[Comparison]:
 
 
 def _listed(folder: Path) -> dict[str, float]:
-    """The seconds of the table, with nothing remembered and then again."""
+    """Returns the seconds to list the runs, with an empty cache and then again."""
     with tempfile.TemporaryDirectory() as cache:
         flags = (f"--model_dir={folder}", "--sort=-accuracy")
         condition = "--where=accuracy > 0.9 and seed == 1"
@@ -59,7 +59,7 @@ def _listed(folder: Path) -> dict[str, float]:
 
 
 def _configuration() -> dict[str, str]:
-    """The texts of params.yaml and config.gin of digits.gin."""
+    """Returns the texts of params.yaml and config.gin for digits.gin."""
     from runner import config
     from runner.run_directory import session
 
@@ -117,7 +117,7 @@ def _checkpoint(folder: Path) -> None:
 
 
 def _seconds(mode: str, *arguments: str, cache: str = "") -> float:
-    """How long a command takes, with what it remembers in a directory of its own."""
+    """Returns the duration of a command, with its own cache directory."""
     environment = {**os.environ, "XDG_CACHE_HOME": cache} if cache else None
     start = time.perf_counter()
     done = subprocess.run(

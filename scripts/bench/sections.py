@@ -1,4 +1,4 @@
-"""Comparisons of processes that take turns."""
+"""Compares contenders in processes that take turns."""
 
 import argparse
 import subprocess
@@ -14,13 +14,13 @@ from scripts.bench.comparison import Comparison, Ratio
 from scripts.bench.memory import slope
 
 _OTHERS = ("garden", "keras", "keras3")
-_PROCESSES = 3  # in which memory grows
+_PROCESSES = 3  # whose memory is measured
 
 
 def loop(options: argparse.Namespace) -> Iterator[Comparison]:
-    """Training as users start it, against a `tf.function`, Model Garden and Keras.
+    """Compares training, as users start it, with a `tf.function`, Model Garden and Keras.
 
-    Few rounds contain a checkpoint; `checkpoints` measures those.
+    Few rounds contain a checkpoint. `checkpoints` measures their cost.
     """
     for model in options.models:
         able = [name for name in ("runner", "bare", *_OTHERS) if _trains(name, model)]
@@ -36,12 +36,12 @@ def loop(options: argparse.Namespace) -> Iterator[Comparison]:
 
 
 def _trains(name: str, model: str) -> bool:
-    """Whether a contender can train a model: Model Garden's encoder is not for Keras 3."""
+    """Whether a contender can train a model. Keras 3 cannot train Model Garden's encoder."""
     return (name, model) != ("keras3", "bert")
 
 
 def fit(options: argparse.Namespace) -> Iterator[Comparison]:
-    """`runner.fit` of the first model, against a task written for it and Keras 2."""
+    """Compares `runner.fit` of the first model with a task written for it, and with Keras 2."""
     model, names = options.models[0], ("fit", "runner", "keras")
     for steps in options.loops:
         case = {"model": model, "loop": steps, "seconds": options.seconds}
@@ -51,7 +51,7 @@ def fit(options: argparse.Namespace) -> Iterator[Comparison]:
 
 
 def graph(options: argparse.Namespace) -> Iterator[Comparison]:
-    """The training loop alone, against the bare one in the same process."""
+    """Compares the training loop alone with a bare loop in the same process."""
     name = "side_by_side"
     for model in options.models:
         for steps in options.loops:
@@ -62,7 +62,7 @@ def graph(options: argparse.Namespace) -> Iterator[Comparison]:
 
 
 def start(options: argparse.Namespace) -> Iterator[Comparison]:
-    """From the start of the command to its first step, against a bare script; `--help`."""
+    """Compares the time to the first step with that of a bare script. Also times `--help`."""
     model = options.models[0]
     seconds: rounds.Rounds = {"runner": [], "bare": []}
     for _ in range(options.repeats):
@@ -74,7 +74,7 @@ def start(options: argparse.Namespace) -> Iterator[Comparison]:
 
 
 def _first_step_of_runner(model: str) -> float:
-    """The command's time to its first step; the step's row appears soon after it."""
+    """Returns the command's time to its first step, whose row appears soon after it."""
     gin_file = Path(__file__).with_name("start.gin")
     flags = (f"--gin_file={gin_file}", f"--gin.StepConfig.model='{model}'")
     with tempfile.TemporaryDirectory() as folder:
@@ -107,7 +107,7 @@ def _seconds_of_help() -> float:
 
 
 def checkpoints(options: argparse.Namespace) -> Iterator[Comparison]:
-    """How long a checkpoint blocks training, and its whole cost, against a synchronous save."""
+    """Compares a checkpoint's total cost, and how long it blocks, with a synchronous save."""
     ours, theirs = "save_by_runner", "save_synchronously"
     with rounds.contenders("stages", ours, theirs) as running:
         results = rounds.alternate(running, options.repeats)
@@ -119,7 +119,7 @@ def checkpoints(options: argparse.Namespace) -> Iterator[Comparison]:
 
 
 def evaluation(options: argparse.Namespace) -> Iterator[Comparison]:
-    """Evaluation, against a `tf.function` over the same batches."""
+    """Compares evaluation with a `tf.function` over the same batches."""
     ours, theirs = "evaluate_by_runner", "evaluate_barely"
     for model in options.models:
         results = rounds.in_sets("stages", [ours, theirs], options.repeats, model=model)
@@ -129,7 +129,7 @@ def evaluation(options: argparse.Namespace) -> Iterator[Comparison]:
 
 
 def predict(options: argparse.Namespace) -> Iterator[Comparison]:
-    """A file of predictions in each format, against `model(x)` for each batch."""
+    """Compares predictions to a file, in each format, with `model(x)` for each batch."""
     ours, theirs = "predict_by_runner", "predict_barely"
     for model in options.models:
         for kind in ("npz", "parquet", "jsonl"):
@@ -141,7 +141,7 @@ def predict(options: argparse.Namespace) -> Iterator[Comparison]:
 
 
 def inputs(options: argparse.Namespace) -> Iterator[Comparison]:
-    """Index-based inputs, against a shuffle buffer; the first batch at later steps."""
+    """Compares index-based inputs with a shuffle buffer. Also times the first batch."""
     with rounds.contenders("stages", "read_inputs") as running:
         (rates,) = rounds.alternate(running, options.repeats, batches=2000).values()
     ratio = Ratio("indexed", ("shuffle buffer",), least=1.0)
@@ -152,10 +152,10 @@ def inputs(options: argparse.Namespace) -> Iterator[Comparison]:
 
 
 def memory(options: argparse.Namespace) -> Iterator[Comparison]:
-    """The growth of memory over evaluations, against bare loops.
+    """Compares the growth of memory over evaluations with that of bare loops.
 
-    By default malloc has eight arenas per core, and threads allocate from different ones over time,
-    so memory grows for a long time in any program. With one arena, only real leaks remain.
+    By default, malloc has eight arenas per core, and threads allocate from different arenas over
+    time, so memory grows for a long time in any program. With one arena, only real leaks remain.
     """
     for what, arenas in (("", {}), (", one arena of malloc", {"MALLOC_ARENA_MAX": "1"})):
         rises: rounds.Rounds = {"runner": [], "its error": [], "bare": []}
@@ -165,21 +165,21 @@ def memory(options: argparse.Namespace) -> Iterator[Comparison]:
             rises["its error"].append(error)
             rises["bare"].append(_slope("remember_barely", options.evaluations, arenas)[0])
         ratios = (
-            Ratio("runner", ("its error",), most=2),  # less may be noise
+            Ratio("runner", ("its error",), most=2),  # a smaller rise may be noise
             Ratio("runner", ("bare",)),
         )
         yield Comparison(f"resident memory{what}", "KiB an evaluation", rises, ratios)
 
 
 def _slope(name: str, count: int, environment: dict[str, str]) -> tuple[float, float]:
-    """KiB per evaluation, and the standard error."""
+    """Returns the growth in KiB per evaluation, and its standard error."""
     values = rounds.once("stages", name, environment=environment, evaluations=count)
     rise, error = slope(values)
     return 1024 * rise, 1024 * error
 
 
 def growth(options: argparse.Namespace) -> Iterator[Comparison]:
-    """Opening a history of 10,000 evaluations, and adding one to it."""
+    """Times loading a history of 10,000 evaluations, and adding one evaluation to it."""
     few, many = 100, 10_000
     with rounds.contenders("stages", "keep_histories") as running:
         (results,) = rounds.alternate(running, options.repeats, lengths=[few, many]).values()
@@ -193,11 +193,11 @@ def growth(options: argparse.Namespace) -> Iterator[Comparison]:
 
 
 def mirror(options: argparse.Namespace) -> Iterator[Comparison]:
-    """Training that is copied to a bucket, against training that is not.
+    """Compares training with and without a copy in a bucket.
 
-    Rounds are long: each has several checkpoints, and a copy every ten seconds. The server has one
-    of this machine's cores. The CPU time of what copies is measured apart from the server's, which
-    runs on another machine otherwise.
+    Rounds are long: each has several checkpoints, and a copy every ten seconds. The server uses one
+    of this machine's cores. The CPU time of the copying threads is measured separately from the
+    server's, because a server usually runs on another machine.
     """
     case = {"model": "cnn", "loop": 10, "seconds": max(20.0, options.seconds)}
     with s3_server.running() as server, tempfile.TemporaryDirectory() as folder:
@@ -229,7 +229,7 @@ def mirror(options: argparse.Namespace) -> Iterator[Comparison]:
 
 
 def workers(options: argparse.Namespace) -> Iterator[Comparison]:
-    """Two workers on loopback, against a bare loop; one worker, against none."""
+    """Compares two workers on loopback with a bare loop, and one worker with no strategy."""
     for model in options.models:
         if model == "bert":
             continue

@@ -1,4 +1,4 @@
-"""The process of a contender: `python -m scripts.bench.serve MODULE FUNCTION`."""
+"""Runs a contender in its own process: `python -m scripts.bench.serve MODULE FUNCTION`."""
 
 import contextlib
 import gc
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class CaseOverError(Exception):
-    """Raised by `pause` after the last round."""
+    """`pause` raises this after the last round."""
 
 
 def main(module: str, function: str) -> None:

@@ -1,4 +1,4 @@
-"""Contenders besides training loops: saving, evaluating, predicting, reading, memory."""
+"""The contenders for saving, evaluating, predicting, reading inputs, and memory."""
 
 import statistics
 import time
@@ -13,14 +13,14 @@ from runner.core import files
 from scripts.bench import growth, inputs, loops, memory, rounds
 from scripts.bench import task as tasks
 
-_ENDLESS = 10**8  # steps; the benchmark ends it
-_SAVES = 3  # per round, as the steps near a checkpoint vary
+_ENDLESS = 10**8  # steps; the benchmark ends the run earlier
+_SAVES = 3  # per round, because the durations of steps near a checkpoint vary
 _WARM_UP = 200  # evaluations, about as many as the runner does before it times its inputs
 _EVALUATED = {"mlp": 4000, "cnn": 750, "bert": 50}  # batches: at most half a second
 
 
 class Stall:
-    """Ends a round midway between two checkpoints, with the median seconds that one costs.
+    """Ends a round midway between two checkpoints, and reports a checkpoint's median cost.
 
     Args:
         pause: Ends a round.
@@ -49,8 +49,8 @@ class Stall:
     def _cost(self, seconds: list[float]) -> dict[str, float]:
         """How long a checkpoint blocks training, and what training loses until all is written.
 
-        The step before a commit ends with a check of all variables; the step after it begins with
-        the copy and, like the next three, runs while the files are written.
+        The step before a checkpoint ends with a check of all variables. The step after it begins
+        with the copy and, like the next three, runs while the files are written.
         """
         usual = statistics.median(seconds[: self._half - 1])
         before, after, *beside = seconds[self._half - 1 :]
@@ -59,7 +59,7 @@ class Stall:
 
 
 def save_by_runner(folder: Path, pause: rounds.Pause) -> None:
-    """Asynchronous checkpoints of 23 million parameters and Adam's slots."""
+    """Saves asynchronous checkpoints of 23 million parameters and Adam's slots."""
     import runner
 
     interval = tasks.MODELS["wide"].epoch
@@ -76,7 +76,7 @@ def save_by_runner(folder: Path, pause: rounds.Pause) -> None:
 
 
 def save_synchronously(folder: Path, pause: rounds.Pause) -> None:
-    """The same by `tf.train.Checkpoint.write`, with training waiting."""
+    """Saves the same with `tf.train.Checkpoint.write`, while training waits."""
     task, optimizer = tasks.StepTask(tasks.task_config("wide")), tasks.optimizer()
     network = task.build_model()
     batch = next(iter(task.build_inputs(task.task_config.train_data)))
@@ -91,9 +91,9 @@ def save_synchronously(folder: Path, pause: rounds.Pause) -> None:
 
 
 def evaluate_by_runner(folder: Path, pause: rounds.Pause, *, model: str) -> None:
-    """Examples per second of the runner's evaluations, one after each training step.
+    """Measures the examples per second of the runner's evaluations, one after each step.
 
-    The checkpoint is written before, not concurrently: that cost is measured elsewhere.
+    The checkpoint is written before, not concurrently, because `checkpoints` measures that cost.
     """
     import runner
 
@@ -117,7 +117,7 @@ def evaluate_by_runner(folder: Path, pause: rounds.Pause, *, model: str) -> None
 
 
 def evaluate_barely(_: Path, pause: rounds.Pause, *, model: str) -> None:
-    """Examples per second of a `tf.function` over all batches, which reads the metrics."""
+    """Measures the examples per second of a `tf.function` that evaluates all batches."""
     examples = _EVALUATED[model] * tasks.MODELS[model].batch
     task = tasks.StepTask(tasks.task_config(model, evaluated=examples))
     evaluate = _bare_evaluation(task, task.build_model())
@@ -144,7 +144,7 @@ def _bare_evaluation(task: tasks.StepTask, network: tf_keras.Model) -> Callable[
 
 
 def predict_by_runner(folder: Path, pause: rounds.Pause, *, model: str, kind: str) -> None:
-    """Examples per second of a prediction, from its first batch to the file."""
+    """Measures the examples per second of a prediction, from its first batch to the file."""
     import runner
 
     examples = _EVALUATED[model] * tasks.MODELS[model].batch
@@ -160,7 +160,7 @@ def predict_by_runner(folder: Path, pause: rounds.Pause, *, model: str, kind: st
 
 
 def predict_barely(_: Path, pause: rounds.Pause, *, model: str, kind: str) -> None:
-    """Examples per second of `model(x)` for each batch, whose outputs are then NumPy's."""
+    """Measures the examples per second of `model(x)` for each batch, with outputs in NumPy."""
     del kind  # it writes no file
     examples = _EVALUATED[model] * tasks.MODELS[model].batch
     task = tasks.StepTask(tasks.task_config(model, evaluated=examples))
@@ -176,7 +176,7 @@ def predict_barely(_: Path, pause: rounds.Pause, *, model: str, kind: str) -> No
 
 
 def read_inputs(_: Path, pause: rounds.Pause, *, batches: int) -> None:
-    """Batches per second of index-based inputs, and of a shuffle buffer."""
+    """Measures the batches per second of index-based inputs, and of a shuffle buffer."""
     images = inputs.Images(50_000, 128)
     indexed = inputs.reader(images.indexed(), batches)
     buffered = inputs.reader(images.buffered(), batches)
@@ -187,7 +187,7 @@ def read_inputs(_: Path, pause: rounds.Pause, *, batches: int) -> None:
 
 
 def begin_inputs(_: Path, pause: rounds.Pause, *, steps: list[int]) -> None:
-    """Seconds to the first batch of index-based inputs, from each of these steps on."""
+    """Measures the seconds to the first batch of index-based inputs that start at each step."""
     images = inputs.Images(50_000, 128)
 
     def seconds(step: int) -> float:
@@ -198,9 +198,10 @@ def begin_inputs(_: Path, pause: rounds.Pause, *, steps: list[int]) -> None:
 
 
 def remember(folder: Path, pause: rounds.Pause, *, evaluations: int) -> None:
-    """Resident memory in MiB after each of many evaluations, with four loops per evaluation.
+    """Measures resident memory in MiB after each of many evaluations, four loops apart.
 
-    It starts once the runner has timed its waits for inputs, which needs a new graph.
+    The first measurement follows after the runner has timed its waits for inputs, which needs a new
+    graph.
     """
     import runner
 
@@ -225,7 +226,7 @@ def remember(folder: Path, pause: rounds.Pause, *, evaluations: int) -> None:
 
 
 def remember_barely(folder: Path, pause: rounds.Pause, *, evaluations: int) -> None:
-    """The same for bare loops with TensorFlow's own checkpoint manager, also asynchronous."""
+    """Measures the same for bare loops with TensorFlow's own asynchronous checkpoint manager."""
     task, optimizer = tasks.StepTask(tasks.task_config("mlp")), tasks.optimizer()
     network = task.build_model()
     train = loops.bare_training(task, network, optimizer, loop=1)
@@ -245,7 +246,7 @@ def remember_barely(folder: Path, pause: rounds.Pause, *, evaluations: int) -> N
 
 
 def keep_histories(folder: Path, pause: rounds.Pause, *, lengths: list[int]) -> None:
-    """CPU seconds to open histories of these lengths, and to add one more evaluation to each."""
+    """Measures the CPU seconds to load histories of these lengths, and to add an evaluation."""
     histories = [growth.LongHistory(folder / str(length), length) for length in lengths]
     pause(None)
     while True:

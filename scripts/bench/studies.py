@@ -1,4 +1,4 @@
-"""Figures of studies: their time against one run's, search, early stopping."""
+"""Measures studies: their overhead, their search strategies, early stopping."""
 
 import argparse
 import math
@@ -29,7 +29,7 @@ _LENGTHS = (
 
 
 def studies(options: argparse.Namespace) -> Iterator[Comparison]:
-    """Eight seeds, against one run; a study's own time; opening 1,000 trials."""
+    """Compares a study of eight seeds with one run. Measures the overhead of studies."""
     pairs = [
         {"eight": _seconds("study", "--seeds=8"), "one": _seconds("train_and_eval")}
         for _ in range(options.repeats)
@@ -46,9 +46,10 @@ def studies(options: argparse.Namespace) -> Iterator[Comparison]:
 
 
 def overhead(scratch: Path, pause: rounds.Pause, *, count: int = 10) -> None:
-    """The seconds per trial in which no trial's process exists, in a study with one job.
+    """Measures the seconds per trial in which no trial's process exists, in a study with one job.
 
-    They pass with directories, noticing ends, tables and plots.
+    In this time the study creates directories, notices that trials have ended, and writes tables
+    and plots.
     """
     from runner import main as command
 
@@ -75,7 +76,7 @@ def overhead(scratch: Path, pause: rounds.Pause, *, count: int = 10) -> None:
 
 
 def opening(scratch: Path, pause: rounds.Pause, *, count: int = 1000) -> None:
-    """The seconds to open a study of finished trials with ten evaluations each."""
+    """Measures the seconds to load a study of finished trials with ten evaluations each."""
     row = {"kind": "evaluation", "metrics": {"accuracy": 0.5}, "seconds": 1.0, "time": 0.0}
     ended = {"state": "done", "step": 1000, "reason": "", "heartbeat": 0.0, "host": "", "pid": 0}
     for number in range(count):
@@ -91,9 +92,9 @@ def opening(scratch: Path, pause: rounds.Pause, *, count: int = 1000) -> None:
 
 
 def search(options: argparse.Namespace) -> Iterator[Comparison]:
-    """The best value of Branin's function that 40 trials find, by strategy.
+    """Reports the best value of Branin's function that 40 trials find, by strategy.
 
-    The lowest value of the function is 0.398.
+    The minimum of the function is 0.398.
     """
     seeds = range(options.repeats)
     best = {name: [_searched(name, seed) for seed in seeds] for name in _STRATEGIES}
@@ -117,7 +118,7 @@ def _branin(x: float, y: float) -> float:
 
 
 def halving(options: argparse.Namespace) -> Iterator[Comparison]:
-    """30 learning rates of digits.gin with `stopping = 'asha'`, against all in full."""
+    """Compares 30 learning rates of digits.gin with `stopping = 'asha'` to full training of all."""
     results = rounds.transposed([_halved() for _ in range(options.repeats)])
     what, ratio = "30 learning rates of digits.gin", Ratio("asha", ("in full",))
     for unit in ("steps", "best accuracy"):
@@ -127,7 +128,7 @@ def halving(options: argparse.Namespace) -> Iterator[Comparison]:
 
 
 def _halved(count: int = 30) -> dict[str, float]:
-    """The steps and the best accuracy of both; the rank among all of the one that ASHA chose."""
+    """Returns the steps and the best accuracy of both, and the rank of ASHA's choice among all."""
     intervals = [
         f"--gin.TrainerConfig.{name}_interval=100" for name in ("validation", "checkpoint")
     ]
@@ -152,7 +153,7 @@ def _halved(count: int = 30) -> dict[str, float]:
 
 
 def _seconds(mode: str, *flags: str) -> float:
-    """How long a command on digits.gin takes."""
+    """Returns the duration of a command on digits.gin."""
     with tempfile.TemporaryDirectory() as scratch:
         if not any(flag.startswith("--model_dir=") for flag in flags):
             flags = (*flags, f"--model_dir={scratch}/run")

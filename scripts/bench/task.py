@@ -1,6 +1,6 @@
-"""What the benchmarks train: random examples, and a task with cheap steps.
+"""The models, the data and the task of the benchmarks: random examples and cheap steps.
 
-`runner.config` is imported only where the runner is used, so that a bare script starts without it.
+`runner.config` is imported only by functions that use the runner. A bare script starts without it.
 """
 
 import dataclasses
@@ -34,8 +34,8 @@ class Model:
     Attributes:
         build: Builds it with `tf_keras`, or with Keras 3 if its layers exist there.
         batch: The batch size.
-        examples: Generates a few examples, of which all others are copies.
-        epoch: The number of steps between checkpoints, which take some seconds.
+        examples: Generates a few examples. All other examples are copies of these.
+        epoch: The number of steps between checkpoints. They take some seconds.
     """
 
     build: Callable[[Any], Any]
@@ -101,14 +101,14 @@ MODELS = {
 
 
 def arrays(model: str) -> tuple[np.ndarray, np.ndarray]:
-    """Random examples and labels, [n, ...] and [n]."""
+    """Returns random examples and labels, [n, ...] and [n]."""
     examples = MODELS[model].examples()
     return examples, np.random.default_rng(1).integers(0, 10, len(examples), dtype=np.int32)
 
 
 @dataclasses.dataclass
 class StepConfig(cfg.TaskConfig):
-    """Random examples for one of `MODELS`."""
+    """The config of a task on random examples, for one of `MODELS`."""
 
     model: str = "mlp"
     train_data: inputs.DataConfig = dataclasses.field(default_factory=inputs.DataConfig)
@@ -120,13 +120,13 @@ class StepTask(base_task.Task):
     """Learns random labels."""
 
     def build_model(self) -> tf_keras.Model:
-        """The model with the configured name."""
+        """Builds the model with the configured name."""
         return MODELS[self.task_config.model].build(tf_keras)
 
     def build_inputs(
         self, params: inputs.DataConfig, input_context: tf.distribute.InputContext | None = None
     ) -> tf.data.Dataset:
-        """Examples and labels: index-based, or `num_examples` in order."""
+        """Returns examples and labels: shuffled by index, or `num_examples` in order."""
         known, labels = arrays(self.task_config.model)
         examples, answers = tf.constant(known), tf.constant(labels)
 
@@ -140,18 +140,18 @@ class StepTask(base_task.Task):
     def build_losses(
         self, labels: tf.Tensor, model_outputs: tf.Tensor, aux_losses: Any = None
     ) -> tf.Tensor:
-        """The mean cross-entropy."""
+        """Returns the mean cross-entropy."""
         del aux_losses
         return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, model_outputs))
 
     def build_metrics(self, training: bool = True) -> list[tf_keras.metrics.Metric]:
-        """Accuracy."""
+        """Returns the accuracy."""
         del training
         return [tf_keras.metrics.SparseCategoricalAccuracy("accuracy")]
 
 
 def task_config(model: str, *, evaluated: int = 0) -> StepConfig:
-    """The task; `evaluated` is the number of examples in an evaluation, 0 for each once."""
+    """Returns the task's config. `evaluated` is the number of examples in an evaluation, 0: all."""
     batch = MODELS[model].batch
     return StepConfig(
         model=model,
@@ -163,13 +163,13 @@ def task_config(model: str, *, evaluated: int = 0) -> StepConfig:
 
 
 def optimizer() -> tf_keras.optimizers.Optimizer:
-    """The optimizer of `OPTIMIZER`, built by official's factory as for every other contender."""
+    """Builds the optimizer of `OPTIMIZER` with Model Garden's factory, as all contenders do."""
     factory = optimization.OptimizerFactory(cfg.OptimizationConfig(OPTIMIZER))
     return factory.build_optimizer(factory.build_learning_rate())
 
 
 def experiment(model: str, *, evaluated: int = 0, **trainer: int) -> "config.Experiment":
-    """The configuration, for the runner and for Model Garden.
+    """Returns the configuration, for the runner and for Model Garden.
 
     Args:
         model: A key of `MODELS`.

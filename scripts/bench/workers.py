@@ -1,6 +1,6 @@
-"""Contenders of `workers`: two workers that train together, on loopback.
+"""The contenders of `workers`: two workers that train together, on loopback.
 
-Each is the chief, and starts the other worker, which does the same.
+Each contender is the chief, and starts the other worker, which runs the same code.
 """
 
 import json
@@ -24,24 +24,24 @@ _STRATEGY = "multi_worker_mirrored"
 
 
 def runner(folder: Path, pause: rounds.Pause, **case: Any) -> None:
-    """The runner as users start it, on two workers."""
+    """Trains with the runner as users start it, on two workers."""
     with _another("runner", folder, case):
         _run(folder, pause, strategy=_STRATEGY, **case)
 
 
 def bare(folder: Path, pause: rounds.Pause, **case: Any) -> None:
-    """A `tf.function` of the same steps under MultiWorkerMirroredStrategy."""
+    """Trains with a `tf.function` of the same steps under MultiWorkerMirroredStrategy."""
     with _another("bare", folder, case):
         _loop(pause, **case)
 
 
 def one_worker(folder: Path, pause: rounds.Pause, **case: Any) -> None:
-    """The runner, one worker under the strategy."""
+    """Trains with the runner, on one worker under the strategy."""
     _run(folder, pause, strategy=_STRATEGY, **case)
 
 
 def no_strategy(folder: Path, pause: rounds.Pause, **case: Any) -> None:
-    """The runner without a strategy."""
+    """Trains with the runner without a strategy."""
     _run(folder, pause, strategy="off", **case)
 
 
@@ -97,7 +97,7 @@ def _bare_training(
 
 @contextmanager
 def _another(name: str, folder: Path, case: dict[str, Any]) -> Iterator[None]:
-    """Within the block, a second worker does the same."""
+    """Runs a second worker with the same code during the block."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.create_server(("", 0))) for _ in range(2)]
         hosts = [f"localhost:{listening.getsockname()[1]}" for listening in sockets]
@@ -121,7 +121,7 @@ def _another(name: str, folder: Path, case: dict[str, Any]) -> Iterator[None]:
 
 def _follow(name: str, folder: str, case: str) -> None:
     def on(_: Any) -> None:
-        """Never waits: the chief's pauses are enough."""
+        """Does not wait, because the chief's pauses are sufficient."""
 
     values = json.loads(case)
     if name == "bare":

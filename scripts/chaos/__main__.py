@@ -1,10 +1,10 @@
-"""Interrupts runs, studies and workers, and checks that they end as undisturbed ones do.
+"""Interrupts runs, studies and workers, and compares their results with undisturbed ones.
 
     python -m scripts.chaos all                # the attacks up to `long`, an hour on two cores
     python -m scripts.chaos run --kills=50 --terms=5 --stops=5 --gin_file=digits_cnn.gin
 
-`run`, `study`, `workers` and `bucket` pass other flags on to the runner. The exit code is 0 only if
-what was attacked withstood it: no bit differs, and nothing is lost.
+`run`, `study`, `workers` and `bucket` pass other flags on to the runner. The exit code is 0 if all
+attacks were withstood: no bit differs, and nothing is lost.
 """
 
 import argparse
@@ -22,11 +22,11 @@ ALL = "all"
 
 
 class Part(NamedTuple):
-    """A subcommand: the function of its name in a module of this package.
+    """A subcommand. It calls the function of the same name in a module of this package.
 
     Attributes:
         module: The module, which is imported only if it is needed.
-        help: A line about it.
+        help: A one-line description.
         flags: Names in `FLAGS`.
         passes_on: Whether other flags are passed on to the runner.
     """
@@ -38,14 +38,14 @@ class Part(NamedTuple):
 
 
 ATTACKS = {
-    "params": Part("attacks", "a run that has lost params.yaml is started with another seed"),
+    "params": Part("attacks", "a run without params.yaml is restarted with another seed"),
     "moved": Part("attacks", "a run's directory is moved five times while it trains"),
     "nan": Part("attacks", "a run with NaNs in its data gets 5 SIGKILLs and 5 SIGTERMs"),
-    "clocks": Part("attacks", "evaluators whose clocks are an hour off (needs faketime)"),
+    "clocks": Part("attacks", "the clocks of evaluators are an hour off (needs faketime)"),
     "hosts": Part("attacks", "another host takes over a suspended run (needs unshare, as root)"),
-    "streams": Part("attacks", "stdin, stdout or stderr is closed, without a reader or full"),
-    "ports": Part("attacks", "a worker's port is taken, or it ends while workers connect"),
-    "hostile": Part("hostile", "buckets whose names lead out of the local copy (needs moto)"),
+    "streams": Part("attacks", "stdin, stdout or stderr is closed, unread or full"),
+    "ports": Part("attacks", "a worker's port is in use, or a worker ends during the connection"),
+    "hostile": Part("hostile", "names in a bucket lead out of the local copy (needs moto)"),
     "long": Part("attacks", "75 to 100 interruptions of several kinds of runs", ("cifar",)),
 }
 OTHERS = {
@@ -70,24 +70,24 @@ OTHERS = {
         ("faults", "gin_file", "seed"),
         passes_on=True,
     ),
-    "slurm": Part("slurm", "jobs of a real Slurm, preempted and killed", ("only",)),
+    "slurm": Part("slurm", "jobs of a real Slurm cluster, preempted and killed", ("only",)),
     "ray": Part("ray", "nodes of a Ray cluster, killed", ("nodes", "trials", "cpus", "seed")),
 }
 FLAGS: dict[str, dict[str, Any]] = {
-    "kills": {"type": int, "default": 50, "help": "SIGKILLs"},
-    "terms": {"type": int, "default": 0, "help": "SIGTERMs among them"},
-    "stops": {"type": int, "default": 0, "help": "SIGSTOPs and takeovers besides"},
-    "faults": {"type": int, "default": 20, "help": "how many faults"},
+    "kills": {"type": int, "default": 50, "help": "the number of SIGKILLs"},
+    "terms": {"type": int, "default": 0, "help": "the number of SIGTERMs"},
+    "stops": {"type": int, "default": 0, "help": "the number of SIGSTOPs with takeovers"},
+    "faults": {"type": int, "default": 20, "help": "the number of faults"},
     "mode": {"default": "train_and_eval", "help": "train or train_and_eval"},
-    "gin_file": {"default": "digits_cnn.gin", "help": "what to train"},
-    "workers": {"default": "2", "help": "as the runner takes it"},
-    "start_seconds": {"type": float, "default": 15.0, "help": "what a start takes"},
-    "only": {"default": "run,nodes,study,evaluator,time", "help": "some of these parts"},
-    "nodes": {"type": int, "default": 1, "help": "how many nodes to kill"},
-    "trials": {"type": int, "default": 200, "help": "of the study, for a second each"},
-    "cpus": {"type": int, "default": 4, "help": "of each node"},
-    "cifar": {"type": Path, "help": "the directory of train_10k.npz and test_2k.npz"},
-    "seed": {"type": int, "default": 0, "help": "of what happens when"},
+    "gin_file": {"default": "digits_cnn.gin", "help": "the experiment to train"},
+    "workers": {"default": "2", "help": "the runner's flag --workers"},
+    "start_seconds": {"type": float, "default": 15.0, "help": "the duration of a start"},
+    "only": {"default": "run,nodes,study,evaluator,time", "help": "the parts to run"},
+    "nodes": {"type": int, "default": 1, "help": "the number of nodes to kill"},
+    "trials": {"type": int, "default": 200, "help": "the number of trials, a second each"},
+    "cpus": {"type": int, "default": 4, "help": "the CPUs of each node"},
+    "cifar": {"type": Path, "help": "the directory with train_10k.npz and test_2k.npz"},
+    "seed": {"type": int, "default": 0, "help": "the seed of the random interruptions"},
 }
 
 
@@ -106,7 +106,7 @@ def main() -> int:
 
 
 def _withstands(name: str, part: Part, flags: argparse.Namespace, more: list[str]) -> bool:
-    """Runs a part, and says what is wrong; its directory stays only then, or if it was chosen."""
+    """Runs a part and prints its problems. Removes a temporary directory if there are none."""
     attack = getattr(importlib.import_module(f"scripts.chaos.{part.module}"), name)
     folder = (
         flags.folder / name if flags.folder else Path(tempfile.mkdtemp(prefix=f"chaos-{name}-"))
@@ -123,7 +123,7 @@ def _withstands(name: str, part: Part, flags: argparse.Namespace, more: list[str
 def _parser() -> argparse.ArgumentParser:
     parser = processes.parser("chaos", __doc__)
     commands = parser.add_subparsers(dest="part", required=True, metavar="SUBCOMMAND")
-    everything = Part("", f"all of the following up to {list(ATTACKS)[-1]}, an hour", ("cifar",))
+    everything = Part("", f"all attacks below, up to {list(ATTACKS)[-1]}; an hour", ("cifar",))
     for name, part in {ALL: everything, **ATTACKS, **OTHERS}.items():
         usage = (
             f"{parser.prog} {name} [FLAG ...] [FLAG OF THE RUNNER ...]" if part.passes_on else None
@@ -131,7 +131,7 @@ def _parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=part.help, usage=usage, allow_abbrev=False)
         for flag in part.flags:
             command.add_argument(f"--{flag}", **FLAGS[flag])
-        command.add_argument("--folder", type=Path, help="for the runs; default: a temporary one")
+        command.add_argument("--folder", type=Path, help="default: a temporary directory")
     return parser
 
 

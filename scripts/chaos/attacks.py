@@ -1,4 +1,4 @@
-"""Attacks on runs of their own: interruptions, clocks, hosts without locks, streams, ports."""
+"""Attacks that start their own runs: interruptions, clocks, hosts without locks, streams, ports."""
 
 import argparse
 import contextlib
@@ -34,9 +34,9 @@ from runner import main
 sys.argv[0] = "runner"
 main.console()
 """
-# What a shell writes to lose a stream, for the descriptor {0}.
+# Redirections in a shell that break the stream with the descriptor {0}.
 LOSSES = {"closed": "{0}>&-", "full": "{0}>/dev/full", "no reader": "{0}> >(head -c 1)"}
-# Writes as tasks, libraries and child processes do.
+# Writes to the streams like tasks, libraries and child processes.
 NOISY = """
 import logging, os, sys, warnings
 
@@ -53,7 +53,7 @@ CHECKPOINTS = 40
 
 
 def every(steps: int, *, evaluation: int, checkpoint: int, summary: int) -> list[str]:
-    """Flags for a run's length and intervals."""
+    """Returns flags for a run's length and intervals."""
     values = {
         "train_steps": steps,
         "validation_interval": evaluation,
@@ -64,7 +64,7 @@ def every(steps: int, *, evaluation: int, checkpoint: int, summary: int) -> list
 
 
 def long(flags: argparse.Namespace, _: list[str]) -> list[str]:
-    """25 interruptions of each kind of run: no bit may differ."""
+    """Interrupts each kind of run 25 times. No bit may differ."""
     poisoned = [*_poisoned(flags.folder), *every(1000, evaluation=40, checkpoint=20, summary=10)]
     runs = {
         "digits": [
@@ -95,13 +95,13 @@ def long(flags: argparse.Namespace, _: list[str]) -> list[str]:
 
 
 def nan(flags: argparse.Namespace, _: list[str]) -> list[str]:
-    """Rollbacks must equal those of an undisturbed run."""
+    """Interrupts a run that rolls back. Rollbacks must equal those of an undisturbed run."""
     lengths = every(400, evaluation=40, checkpoint=20, summary=10)
     return _interrupted(flags.folder / "nan", 5, 5, 0, [*_poisoned(flags.folder), *lengths])
 
 
 def clocks(flags: argparse.Namespace, _: list[str]) -> list[str]:
-    """Each evaluator must see every checkpoint, although only one is kept."""
+    """Changes evaluators' clocks. Each must evaluate every checkpoint, although one is kept."""
     if not shutil.which("faketime"):
         return ["faketime is not installed"]
     run = flags.folder / "run"
@@ -127,7 +127,7 @@ def clocks(flags: argparse.Namespace, _: list[str]) -> list[str]:
 
 
 def hosts(flags: argparse.Namespace, _: list[str]) -> list[str]:
-    """The resumed process must write nothing, and say why it exits."""
+    """Resumes a process whose run another host has taken over. It must write nothing, and exit."""
     program = [
         *(sys.executable, "-m", "scripts.chaos.other_host"),
         *("--mode=train_and_eval", "--gin_file=digits.gin", EMA),
@@ -156,7 +156,7 @@ def hosts(flags: argparse.Namespace, _: list[str]) -> list[str]:
 
 
 def streams(flags: argparse.Namespace, _: list[str]) -> list[str]:
-    """The exit code and every bit must be those of a run that has its streams."""
+    """Breaks streams. The exit code and every bit must equal those of a run with all streams."""
     folder = flags.folder
     (folder / "noisy.py").write_text(NOISY)
     (folder / "noisy.gin").write_text(NOISY_DIGITS)
@@ -179,7 +179,7 @@ def streams(flags: argparse.Namespace, _: list[str]) -> list[str]:
 
 
 def moved(flags: argparse.Namespace, _: list[str]) -> list[str]:
-    """The old directory must not come back, and the run must equal one that was never moved."""
+    """Moves a run. The old directory must stay away, and the run must equal an unmoved one."""
     lengths = every(1500, evaluation=500, checkpoint=20, summary=20)
     program = processes.runner("train_and_eval", "--gin_file=digits.gin", EMA, *lengths)
     once, place, wrong = flags.folder / "once", flags.folder / "0", []
@@ -202,7 +202,7 @@ def moved(flags: argparse.Namespace, _: list[str]) -> list[str]:
 
 
 def params(flags: argparse.Namespace, _: list[str]) -> list[str]:
-    """The start must be rejected, and change nothing."""
+    """Restarts a run without params.yaml. The start must be rejected, and change nothing."""
     run = flags.folder / "run"
     lengths = every(400, evaluation=200, checkpoint=200, summary=100)
     program = processes.runner("train_and_eval", "--gin_file=digits.gin", *lengths)
@@ -214,14 +214,14 @@ def params(flags: argparse.Namespace, _: list[str]) -> list[str]:
     with child_run.ChildRun(other, run) as start:
         code, log = start.chief.wait(), start.log.read_text()
     named = "params.yaml" in log and "--allow_config_change" in log
-    print(f"exit code {code}, the file and the flag are named: {named}")
+    print(f"exit code {code}, the message names the file and the flag: {named}")
     wrong = [] if code == 2 and named else ["the start was not rejected"]
     same = kept == {path: path.read_bytes() for path in run.rglob("ckpt-*")}
     return wrong if same else [*wrong, "checkpoints have changed"]
 
 
 def ports(flags: argparse.Namespace, _: list[str]) -> list[str]:
-    """Both workers must end by themselves, with the right codes and no traceback."""
+    """Disturbs connecting workers. Both must exit with the right codes and no traceback."""
     folder, killed = flags.folder, (1, -signal.SIGKILL)
     return [
         *_connected(folder / "port0", (1, 1), "worker 0", occupied=0),
@@ -241,15 +241,15 @@ def _connected(
     number: int = 0,
     struck: int = 0,
 ) -> list[str]:
-    """Starts two workers; whether both end as expected, with this word in the last line.
+    """Starts two workers. Returns what is wrong with their exit codes and their last lines.
 
     Args:
-        folder: What they print goes beside it.
-        expected: Their exit codes.
-        word: What the last line of each must contain, except that of a killed one.
-        occupied: Whose port another program has.
-        number: The signal that one gets when TensorFlow has begun to connect the chief.
-        struck: Which one.
+        folder: The directory of the run. The logs are written next to it.
+        expected: The exit codes of the workers.
+        word: A text in the last line of each worker, except a killed one.
+        occupied: The worker whose port another program uses.
+        number: The signal for a worker as soon as TensorFlow connects the chief.
+        struck: The worker that gets the signal.
     """
     numbers = free_ports.free(2)
     addresses = ",".join(f"localhost:{port}" for port in numbers)
@@ -285,7 +285,7 @@ def _has_passed(run: Path, step: int) -> bool:
 
 
 def _unfinished(run: Path) -> list[str]:
-    """What is wrong if a run is not done."""
+    """Returns the problem if a run is not done."""
     now = status.read(run)
     return [] if now and now.state == "done" else [f"{run}: status.json says {now}"]
 
@@ -299,7 +299,7 @@ def _interrupted(
 
 
 def _poisoned(folder: Path) -> list[str]:
-    """Flags for digits with one image of NaNs.
+    """Returns flags for digits.gin with an image of NaNs.
 
     Each epoch of 23 batches diverges once, so checkpoints must be closer together than an epoch.
     """
@@ -317,5 +317,5 @@ def _poisoned(folder: Path) -> list[str]:
 
 
 def _on(host: str) -> list[str]:
-    """A command prefix that runs another command as if on a host of this name."""
+    """Returns a command prefix that runs another command as if on a host of this name."""
     return ["unshare", "--uts", "sh", "-c", f'hostname {host} && exec "$@"', "sh"]

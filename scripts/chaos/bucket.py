@@ -1,16 +1,22 @@
-"""Kills a run in a bucket again and again, on two machines in turn, and cuts its way to the bucket.
+"""Disturbs a run in a bucket on two machines: kills it, stops it and cuts its connection.
 
     python -m scripts.chaos bucket --faults=20 [--gin_file=digits_cnn.gin] [--seed=0]
         [--gin.TrainerConfig.train_steps=2000]
 
-The bucket is on this machine; a machine is a cache directory. The run is killed (SIGKILL) in its
-first seconds or at a random step, stopped (SIGTERM), suspended until another machine has taken
-over, loses the bucket in mid-upload for a while and is stopped afterwards, or is killed while the
-bucket is slow. The next start may be on either machine; that of another machine waits until the
-heartbeat has run out, for which a minute is made two seconds here.
+The bucket is on this machine. A cache directory stands for each machine. One of these faults
+happens to each start of the run:
 
-The run that the bucket ends up with must differ in no bit from one that was not disturbed, and a
-process that was taken over must write nothing.
+- It is killed (SIGKILL) in its first seconds or at a random step.
+- It is stopped (SIGTERM).
+- It is suspended until another machine has taken over.
+- It loses the bucket during an upload for a while, and is stopped afterwards.
+- It is killed while the bucket is slow.
+
+The next start may be on either machine. On the other machine, it waits until the heartbeat has
+expired, after two seconds here instead of a minute.
+
+The final run in the bucket must not differ in any bit from an undisturbed one, and a process whose
+run was taken over must write nothing.
 """
 
 import argparse
@@ -47,7 +53,7 @@ Process = subprocess.Popen[bytes]
 
 
 def bucket(flags: argparse.Namespace, more: list[str]) -> list[str]:
-    """Runs once undisturbed and once disturbed; returns what is wrong."""
+    """Runs once undisturbed and once disturbed. Returns the problems."""
     draw = random.Random(flags.seed)
     with s3_server.running() as server:
         way = buckets.Way(int(server.environment["AWS_ENDPOINT_URL"].rpartition(":")[2]))
@@ -72,9 +78,9 @@ class _Disturbed:
     Args:
         command: Flags, without the directory.
         url: Its directory, in the bucket.
-        folder: Of caches and logs of the machines.
-        way: The way to the bucket.
-        draw: Decides what happens.
+        folder: The directory for caches and logs of the machines.
+        way: The connection to the bucket.
+        draw: Draws the faults.
     """
 
     def __init__(
@@ -98,12 +104,12 @@ class _Disturbed:
             )
 
     def often(self, steps: int, faults: int) -> list[str]:
-        """Starts and disturbs the run, which has so many steps; what went wrong."""
+        """Starts and disturbs a run of `steps` steps. Returns the problems."""
         wrong: list[str] = []
         suspended: list[tuple[str, Process]] = []
         for number in range(faults):
             fault, machine = self._draw.choice(FAULTS), self._draw.choice(MACHINES)
-            if suspended:  # its directory is locked, and another machine is to take over
+            if suspended:  # its directory is locked, and another machine must take over
                 fault = self._draw.choice(("kill", "term", "cut", "slow"))
                 machine = next(name for name in MACHINES if name != suspended[-1][0])
             process = self.start(machine)
@@ -134,7 +140,7 @@ class _Disturbed:
         return wrong
 
     def _disturb(self, fault: str, process: Process) -> int:
-        """Disturbs a process until it has ended; its exit code."""
+        """Disturbs a process until it has ended. Returns its exit code."""
         if fault == "cut":
             self._way.after = self._draw.randrange(200_000)  # bytes from now
             time.sleep(self._draw.uniform(0.5, 4))
@@ -151,7 +157,7 @@ class _Disturbed:
         return process.wait()
 
     def _reach(self, process: Process, machine: str, step: float) -> int:
-        """Waits until this start has done a step, or has ended; its step then."""
+        """Waits until this start has reached a step or has ended. Returns its step."""
         folder = self._folder / machine / "runner" / "buckets" / urls.folder_name(self._url)
         before, until = _written(folder), time.monotonic() + 120
         while process.poll() is None and time.monotonic() < until:
@@ -169,7 +175,7 @@ def _wake(process: Process) -> list[str]:
 
 
 def _written(folder: Path) -> int:
-    """When a run last noted its step; 0: never."""
+    """Returns the time when a run last recorded its step, or 0."""
     with contextlib.suppress(OSError):
         return (folder / "step.txt").stat().st_mtime_ns
     return 0

@@ -1,4 +1,4 @@
-"""Buckets whose names lead out of the local copy, on the disk and in S3."""
+"""Attacks with buckets whose names lead out of the local copy, on the disk and in S3."""
 
 import argparse
 import json
@@ -15,7 +15,7 @@ READING = ("report", "status", "runs", "compare")
 
 
 def hostile(flags: argparse.Namespace, _: list[str]) -> list[str]:
-    """No file may appear outside the copy, and each rejection is one line."""
+    """Reads such buckets. No file may appear outside the copy, and each rejection is one line."""
     folder, content = flags.folder, "harm"
     (folder / "outside").mkdir()
     wrong: list[str] = []
@@ -40,7 +40,7 @@ def hostile(flags: argparse.Namespace, _: list[str]) -> list[str]:
 
 
 def _put(server: s3_server.Server, key: str, content: str) -> None:
-    """Writes an object with exactly this key, as whoever owns a bucket can."""
+    """Writes an object with exactly this key, as the owner of a bucket can."""
     code = (
         "import boto3, sys; boto3.client('s3').put_object("
         "Bucket=sys.argv[1], Key=sys.argv[2], Body=sys.argv[3].encode())"
@@ -52,7 +52,7 @@ def _put(server: s3_server.Server, key: str, content: str) -> None:
 def _accepted(
     folder: Path, mode: str, url: str, environment: Mapping[str, str], word: str
 ) -> list[str]:
-    """What is wrong if a mode that only reads does not reject a bucket in a line with this word."""
+    """Returns the problem if a reading mode does not reject a bucket in a line with this word."""
     own = {**os.environ, **environment, "XDG_CACHE_HOME": str(folder / "cache")}
     where = [f"--runs={url},{url}"] if mode == "compare" else [f"--model_dir={url}"]
     where += ["--output=page.html"] if mode == "report" else []

@@ -1,9 +1,9 @@
-"""Runs the runner as if on another host, on a share without locks.
+"""Runs the runner as if on another host, on a shared file system without locks.
 
     python -m scripts.chaos.other_host --mode=train --gin_file=digits.gin --model_dir=runs/x
 
-Only the heartbeat in claim.json shows whether another process is alive, and this script waits for
-it less long than the runner does.
+Only the heartbeat in claim.json then shows whether another process is alive. This script waits for
+it for a shorter time than the runner does.
 """
 
 import errno

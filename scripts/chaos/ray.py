@@ -1,13 +1,13 @@
-"""Kills nodes of a Ray cluster under a study: no trial is to be lost, and none to be done twice.
+"""Kills nodes of a Ray cluster that runs a study, and checks that each trial is done once.
 
     python -m scripts.chaos ray --trials=200 --nodes=1
 
-The cluster is of two nodes on this machine. Each kill takes the second node away, with all that
-runs on it, at a random moment of the trials that it is to happen in; a new node takes its place.
-The trials do not train (`tests/helpers/played_trial.py`): they lock their directories, count steps
-and save, for it is Ray and the study that are tested.
+The cluster consists of two nodes on this machine. Each kill removes the second node, with
+everything that runs on it, at a random moment. A new node replaces it. The trials do not train
+(`tests/helpers/played_trial.py`). They lock their directories, count steps and save, because only
+Ray and the study are tested.
 
-Every trial must be done, once, and go on from what it had saved.
+Every trial must be done exactly once, and must continue from the state that it had saved.
 """
 
 import argparse
@@ -35,19 +35,19 @@ sys.exit(main.main(sys.argv[2:]))
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
-    """The starts and ends of trials so far."""
+    """Reads the starts and ends of trials so far."""
     path = folder / "played.jsonl"
     lines = path.read_text().splitlines() if path.exists() else []
     return [json.loads(line) for line in lines]
 
 
 def ended(folder: Path) -> int:
-    """How many trials are done."""
+    """Counts the trials that are done."""
     return sum(row["what"] == "end" for row in rows(folder))
 
 
 def problems(folder: Path, trials: int) -> list[str]:
-    """What went wrong."""
+    """Returns what went wrong."""
     done = sum(one.state == "done" for one in trial.all_of(folder))
     wrong = [f"{done} of {trials} trials are done"] if done != trials else []
     by_trial: dict[str, list[dict[str, Any]]] = collections.defaultdict(list)
@@ -58,12 +58,12 @@ def problems(folder: Path, trials: int) -> list[str]:
             wrong.append(f"{name} was done {ends} times")
         starts = [row["step"] for row in own if row["what"] == "start"]
         if starts != sorted(starts) or any(step % 10 for step in starts):
-            wrong.append(f"{name} did not go on from what it had saved: {starts}")
+            wrong.append(f"{name} did not continue from its saved state: {starts}")
     return wrong
 
 
 def ray(flags: argparse.Namespace, _: list[str]) -> list[str]:
-    """Runs a study while nodes are killed; returns what is wrong."""
+    """Runs a study while nodes are killed. Returns the problems."""
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "PLAYED_SECONDS": "1"}
     from ray import cluster_utils
 

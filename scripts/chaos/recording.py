@@ -1,8 +1,8 @@
-"""Runs the runner and notes which examples each training step has seen; for `workers.py`.
+"""Runs the runner and records the examples of each training step, for `workers.py`.
 
     CHAOS_RECORDS=DIRECTORY python -m scripts.chaos.recording --workers=2 --mode=train ...
 
-Each worker of each generation writes a file: a line for each step, with a hash of each example.
+Each worker of each generation writes a file with a line for each step: a hash of each example.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ RECORDS = "CHAOS_RECORDS"
 
 
 def record() -> None:
-    """Lets the task of digits.gin note what it trains on."""
+    """Lets the task of digits.gin record the examples that it trains on."""
     import numpy as np
     import tensorflow as tf
 

@@ -1,4 +1,4 @@
-"""How what was interrupted compares with what was not."""
+"""Compares an interrupted run with an undisturbed one."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from runner.run_directory.verification import comparison
 
 
 def differences(once: Path, interrupted: Path) -> list[str]:
-    """Prints a comparison of two runs, bit by bit; returns a line for each part that differs."""
+    """Prints a bitwise comparison of two runs. Returns a line for each part that differs."""
     parts = comparison.compare(once, interrupted)
     bits, rows = (sum(getattr(part, name) for part in parts) for name in ("bits", "missing"))
     print(comparison.render(parts))

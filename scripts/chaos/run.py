@@ -5,13 +5,13 @@
         --gin.TrainerConfig.summary_interval=20 --gin.TrainerConfig.checkpoint_interval=50 \
         --gin.TrainerConfig.validation_interval=100
 
-The training is cut into as many slices as there are
-interruptions, and each interruption waits for a random step in its slice, so they cover the whole
-run and it still advances. Some then wait for a checkpoint write or an evaluation; others hit while
-the run is still starting. A start takes a few seconds, fifty kills about ten minutes.
+The script divides the training into slices, one for each interruption. Each interruption waits for
+a random step in its slice, so that they cover the whole run and it still advances. Some then wait
+for a checkpoint write or an evaluation. Others hit the run while it starts. A start takes a few
+seconds, fifty kills take about ten minutes.
 
-The directory of a process suspended with SIGSTOP is taken over by the next start, as if from
-another host (`other_host.py`). Once that one trains, the first is resumed, and must
+After a SIGSTOP, the next start takes over the directory of the suspended process, as if from
+another host (`other_host.py`). When the new process trains, the suspended one is resumed. It must
 exit without writing anything.
 
 No bit may differ, no row may be lost or duplicated, and the files that describe the run must be the
@@ -37,11 +37,12 @@ from runner.run_directory.verification import child_run
 from scripts import processes
 from scripts.chaos import results
 
-# What to aim at, and how often. Saves take milliseconds, so chance alone would miss them.
+# The phases to interrupt, with their weights. Random moments would miss saves, which take
+# milliseconds.
 AIMS = {"start-up": 2, "training": 3, "saving": 3, "evaluation": 2}
 SAVE_SECONDS = 0.01
 
-LOST = 1  # the exit code of a process that was taken over
+LOST = 1  # the exit code of a process whose run was taken over
 # Files that describe a run and must not depend on interruptions.
 DESCRIPTIONS = ("config.gin", "params.yaml", "overview.json")
 
@@ -55,7 +56,7 @@ class Life:
 
     Attributes:
         steps: The last step.
-        every: Steps from one evaluation to the next; 0: no evaluations.
+        every: Steps from one evaluation to the next, or 0 without evaluations.
         start: Seconds to the first training row.
         row: Seconds from one row to the next.
         evaluation: The duration of an evaluation in seconds.
@@ -82,7 +83,7 @@ class Suspended:
         self._starts.append(start)
 
     def wake(self) -> bool:
-        """Resumes those whose directory another process has taken over; False, to be polled."""
+        """Resumes processes whose directory another one has taken over. False, to be polled."""
         seen = claim_file.look(self._claim) if self._starts else None
         for start in [s for s in self._starts if seen and seen.holder.pid != s.chief.pid]:
             start.chief.send(signal.SIGCONT)
@@ -98,7 +99,7 @@ class Suspended:
 
 
 class Watched:
-    """One start of the run that is killed, observed through its files."""
+    """One start of the interrupted run, observed through its files."""
 
     def __init__(self, folder: Path, life: Life) -> None:
         self._folder = folder
@@ -107,11 +108,11 @@ class Watched:
         self._rows = frozenset(self._written())
 
     def step(self) -> int:
-        """The last step recorded in the folder."""
+        """The last step recorded in the directory."""
         return max(child_run.last_row(self._folder), child_run.committed(self._folder))
 
     def trains(self) -> bool:
-        """Whether training has begun: there is a row that no earlier start wrote."""
+        """Whether training has started: there is a row that no earlier start wrote."""
         rows = self._written()
         return bool(rows) and rows[-1] not in self._rows
 
@@ -132,7 +133,7 @@ class Watched:
         return all(row["step"] != step for row in history)
 
     def phase(self) -> str:
-        """What it is doing, or was doing when it was killed."""
+        """The phase in which it is, or was when it was killed."""
         if not self.trains():
             return "start-up"
         here = {"saving": self.saves(), "evaluation": self.evaluates()}
@@ -142,7 +143,7 @@ class Watched:
         return {path.name for path in self._folder.glob("*")}
 
     def _written(self) -> list[bytes]:
-        """The complete lines of train.jsonl; each has its own speed, so they differ per start."""
+        """The complete lines of train.jsonl. They differ between starts, because of the speed."""
         path = self._folder / "train.jsonl"
         return path.read_bytes().split(b"\n")[:-1] if path.exists() else []
 
@@ -165,7 +166,7 @@ class Blow:
 
 
 def run(flags: argparse.Namespace, more: list[str]) -> list[str]:
-    """Trains undisturbed and interrupted; returns what is wrong."""
+    """Trains undisturbed and interrupted. Returns the problems."""
     more = [f"--mode={flags.mode}", *more]
     other_host = [sys.executable, "-m", "scripts.chaos.other_host"]
     command = [*(other_host if flags.stops else processes.runner()), *more]
@@ -195,7 +196,7 @@ def run(flags: argparse.Namespace, more: list[str]) -> list[str]:
 
 
 def others(once: Path, killed: Path) -> list[str]:
-    """The problems with the files that describe the run."""
+    """Returns the problems with the files that describe the run."""
     wrong = [
         f"{name} differs"
         for name in DESCRIPTIONS
@@ -206,7 +207,7 @@ def others(once: Path, killed: Path) -> list[str]:
 
 
 def live(command: Sequence[str], folder: Path) -> Life:
-    """Trains to the end, undisturbed, and measures."""
+    """Trains to the end, undisturbed, and measures the timing."""
     begun = time.monotonic()
     with child_run.ChildRun(command, folder) as start:
         start.wait_for(lambda: child_run.last_row(folder) > 0)
@@ -225,7 +226,7 @@ def live(command: Sequence[str], folder: Path) -> Life:
 
 
 def blows(flags: argparse.Namespace, life: Life) -> list[Blow]:
-    """The planned interruptions, one in each slice of the training."""
+    """Plans the interruptions, one in each slice of the training."""
     chance = random.Random(flags.seed)
     numbers = [signal.SIGKILL] * flags.kills + [signal.SIGTERM] * flags.terms
     numbers += [signal.SIGSTOP] * flags.stops
@@ -237,7 +238,7 @@ def blows(flags: argparse.Namespace, life: Life) -> list[Blow]:
         Blow(number, aim, int((index + chance.random()) * width), chance.random())
         for index, (number, aim) in enumerate(zip(numbers, aims, strict=True))
     ]
-    return [  # a process that is still starting has no claim to take over
+    return [  # a process that is still starting has no lock to take over
         dataclasses.replace(blow, aim="training") if blow.number == signal.SIGSTOP else blow
         for blow in planned
     ]
@@ -272,7 +273,7 @@ def strike(
         phase, step, sent = run.phase(), run.step(), time.monotonic()
         if blow.number == signal.SIGSTOP and came and start.chief.code is None:
             suspended.add(start)
-            stack.pop_all()  # keeps the process
+            stack.pop_all()  # does not end the process
             interrupted = True
         else:
             interrupted = came and start.interrupt(blow.number)
@@ -280,7 +281,7 @@ def strike(
     if not interrupted:
         phase = MISSED
     elif blow.number == signal.SIGKILL:
-        phase, step = run.phase(), run.step()  # as the kill left it
+        phase, step = run.phase(), run.step()  # the state after the kill
     print(
         f"{number:>4}  {blow.number.name}{sent - begun:>9.2f}{step:>9}"
         f"{child_run.committed(folder):>9}{ended - sent:>9.2f}  {phase}",

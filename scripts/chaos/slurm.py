@@ -1,15 +1,15 @@
-"""Jobs of a real Slurm, preempted and killed: every bit of runs, and every trial of a study.
+"""Preempts and kills jobs of a real Slurm cluster, and checks the runs and the study in them.
 
     python -m scripts.chaos slurm --only=run,nodes,study,evaluator,time
 
 run        one node, preempted four times, with and without the administrator's RequeueExit
 nodes      two nodes, a worker on each, preempted once; the same with --workers
-study      four trials shared by an array of two: one job preempted, then killed
-evaluator  an evaluator beside training, as a job of its own, preempted once
-time       a run whose time limit comes before its end
+study      four trials shared by an array of two jobs: one job preempted, the other killed
+evaluator  an evaluator alongside training, as a separate job, preempted once
+time       a run that reaches its time limit before its end
 
-Needs Debian's slurm-wlm and munge. It starts a cluster of two virtual nodes, in a scratch
-directory; those of `nodes` have networks of their own, which only root may make.
+Needs Debian's slurm-wlm and munge. The script starts a cluster of two virtual nodes in a temporary
+directory. The nodes of `nodes` have separate networks, which only root can create.
 """
 
 import argparse
@@ -55,30 +55,30 @@ class Slurm:
         self._cluster = cluster
 
     def launch(self, name: str, *arguments: str) -> tuple[str, Path]:
-        """Submits a command; the job's number and the run's folder."""
+        """Submits a command. Returns the job's number and the run's directory."""
         command = [*processes.runner(), "--launch=slurm", *arguments]
         command.append(f"--model_dir={self._folder / name}")
         done = subprocess.run(command, check=True, capture_output=True)
         return json.loads(done.stdout)["job"], self._folder / name
 
     def wait(self, done: Any) -> None:
-        """Until `done()`."""
+        """Waits until `done()` is true."""
         slurm_cluster.wait_for(done, self._cluster, 600)
 
     def preempt(self, job: str, run: Path, steps: int, command: list[str]) -> None:
-        """Preempts a job that has made more than so many steps, until it is in the queue again."""
+        """Preempts a job after more than `steps` steps, and waits until it is pending again."""
         self.wait(lambda: status.reached(run) > steps)
         subprocess.run([*command, job], check=True)
         print(f"{' '.join(command)} at step {status.reached(run):,}", flush=True)
         self.wait(lambda: state(job) == "PENDING")
 
     def end(self, *jobs: str) -> None:
-        """Waits until they have left the queue."""
+        """Waits until the jobs have left the queue."""
         self.wait(lambda: not any(unfinished(job) for job in jobs))
 
 
 def preempted_often(slurm: Slurm) -> list[str]:
-    """One run, in all ways: what is wrong with it."""
+    """Preempts one run in all ways. Returns the problems."""
     job, run = slurm.launch("run", *RUN)
     before = 0
     for command in WAYS.values():
@@ -94,7 +94,7 @@ def preempted_often(slurm: Slurm) -> list[str]:
 
 
 def preempted_on_nodes(slurm: Slurm) -> list[str]:
-    """A run with a worker on each of two nodes, then with supervisors: what is wrong."""
+    """Preempts a run with a worker on each of two nodes, then one with supervisors."""
     train = ["--mode=train_and_eval", *SHORT, "--gin.LaunchConfig.nodes=2"]
     wrong: list[str] = []
     job, alone = slurm.launch("alone", *train, MULTI)
@@ -108,7 +108,7 @@ def preempted_on_nodes(slurm: Slurm) -> list[str]:
 
 
 def study_as_array(slurm: Slurm) -> list[str]:
-    """A study as an array, of which one job is preempted, and the other killed: what is wrong."""
+    """Runs a study as an array, preempts one job and kills the other. Returns the problems."""
     flags = ["--mode=study", "--seeds=4", "--jobs=1", *SHORT, "--gin.LaunchConfig.nodes=2"]
     job, study = slurm.launch("study", *flags)
     slurm.wait(lambda: len(running(study)) == 2)
@@ -125,7 +125,7 @@ def study_as_array(slurm: Slurm) -> list[str]:
 
 
 def evaluator_beside(slurm: Slurm) -> list[str]:
-    """Training and an evaluator as two jobs, both preempted: what is wrong."""
+    """Preempts training and an evaluator in two jobs. Returns the problems."""
     steps = "--gin.TrainerConfig.train_steps=30000"
     job, run = slurm.launch("run", "--mode=train", *SHORT, steps)
     beside, _ = slurm.launch("run", "--mode=continuous_eval", *SHORT, steps)
@@ -140,7 +140,7 @@ def evaluator_beside(slurm: Slurm) -> list[str]:
 
 
 def out_of_time(slurm: Slurm) -> list[str]:
-    """A run that has more to do than time: what is wrong once it is in the queue again."""
+    """Lets a run reach its time limit. Returns the problems once it is pending again."""
     time_limit = ["--gin.LaunchConfig.time='0:02:00'", "--gin.LaunchConfig.grace_seconds=50"]
     steps = "--gin.TrainerConfig.train_steps=10000000"
     job, run = slurm.launch("run", "--mode=train", *SHORT, *time_limit, steps)
@@ -154,23 +154,23 @@ def out_of_time(slurm: Slurm) -> list[str]:
 
 
 def saved(run: Path) -> int:
-    """The step of the newest checkpoint."""
+    """Returns the step of the newest checkpoint."""
     return max(int(path.stem.partition("-")[2]) for path in run.glob("ckpt-*.index"))
 
 
 def running(study: Path) -> list[Path]:
-    """The trials of a study that have made a step, and have not ended."""
+    """Returns the trials of a study that have done a step and have not ended."""
     states = [(folder, status.read(folder)) for folder in layout.trials(study)]
     return [run for run, seen in states if seen and not seen.ended and status.reached(run)]
 
 
 def state(job: str) -> str:
-    """As squeue has it; empty once the job has left the queue."""
+    """Returns a job's state from squeue, or "" once the job has left the queue."""
     return slurm_cluster.output("squeue", "--noheader", "--format=%T", "--jobs", job)
 
 
 def unfinished(job: str) -> bool:
-    """Whether a job, or one of an array, waits or runs."""
+    """Whether a job, or a job of an array, is pending or running."""
     return bool(slurm_cluster.output("squeue", "--noheader", "--jobs", job))
 
 
@@ -184,7 +184,7 @@ PARTS: dict[str, list[tuple[Callable[[Slurm], list[str]], dict[str, bool]]]] = {
 
 
 def slurm(flags: argparse.Namespace, _: list[str]) -> list[str]:
-    """Runs the parts, until something is wrong."""
+    """Runs the parts, and stops at the first problem."""
     if why := slurm_cluster.missing():
         return [why]
     for name in flags.only.split(","):
@@ -198,5 +198,5 @@ def slurm(flags: argparse.Namespace, _: list[str]) -> list[str]:
             with inside, contextlib.chdir(folder):
                 if wrong := part(Slurm(folder, cluster)):
                     return wrong
-            print(f"as it should be, after {time.monotonic() - began:.0f} s", flush=True)
+            print(f"no problems, after {time.monotonic() - began:.0f} s", flush=True)
     return []

@@ -4,10 +4,10 @@
         --vary="CosineLrConfig.initial_learning_rate=log(1e-4, 1)" --trials=6 \
         --params_override=run.study.strategy=tpe
 
-A kill hits one trial, or the study alone (its trials then
-end with their stdin), or the study with all its trials; then the same command starts again. The
-steps of all trials together are cut into as many slices as there are kills, and each kill waits for
-a random step in its slice, or comes while the study is still starting.
+A kill hits one trial, or the study with all its trials, or the study alone. In the last case, the
+trials end when their stdin closes. The script then repeats the command. It divides the steps of all
+trials together into slices, one for each kill. Each kill waits for a random step in its slice, or
+comes while the study is starting.
 
 Trials, bits, rows and tables must be the same.
 """
@@ -39,8 +39,8 @@ class Study:
     """A study that is started again after each kill.
 
     Args:
-        command: Without its directory.
-        folder: Its directory.
+        command: The command without the directory.
+        folder: The study's directory.
     """
 
     def __init__(self, command: Sequence[str], folder: Path) -> None:
@@ -58,7 +58,7 @@ class Study:
         return sum(map(child_run.last_row, layout.trials(self._folder)))
 
     def wait_for(self, step: int, seconds: float) -> bool:
-        """Waits until the trials have done so many steps or, if `seconds`, for so long."""
+        """Waits until the trials have done `step` steps or, if `seconds` is set, for that time."""
 
         def reached() -> bool:
             if seconds:
@@ -68,7 +68,7 @@ class Study:
         return self._child.wait_until(reached)
 
     def kill(self, aim: str, chance: random.Random) -> str:
-        """Kills what it aims at; returns what it has hit."""
+        """Kills the target. Returns what was hit."""
         running = self._running()
         if aim == "a trial" and running:
             number = chance.choice(sorted(running))
@@ -85,12 +85,12 @@ class Study:
         return hit
 
     def finish(self) -> None:
-        """Waits for the end."""
+        """Waits for the end of the study."""
         with self._child:
             self._child.results()
 
     def _running(self) -> dict[int, int]:
-        """The processes of the trials that run, by number."""
+        """Returns the processes of the running trials, by number."""
         pids = {}
         for folder in layout.trials(self._folder):
             if is_held(folder) and (seen := claim_file.look(folder / layout.CLAIM)):
@@ -99,7 +99,7 @@ class Study:
 
 
 def study(flags: argparse.Namespace, more: list[str]) -> list[str]:
-    """Runs a study undisturbed and killed; returns what is wrong."""
+    """Runs a study undisturbed and with kills. Returns the problems."""
     once, killed = flags.folder / "once", flags.folder / "killed"
     command = processes.runner("study", *more)
     print(f"undisturbed, in {once}:", flush=True)
@@ -113,7 +113,7 @@ def study(flags: argparse.Namespace, more: list[str]) -> list[str]:
 
 
 def strike(study: Study, kills: int, steps: int, chance: random.Random) -> collections.Counter[str]:
-    """Kills so often, and lets the study end; returns what was hit how often."""
+    """Kills at random moments, and lets the study end. Counts what was hit."""
     hits: collections.Counter[str] = collections.Counter()
     aims = chance.choices(list(_AIMS), list(_AIMS.values()), k=kills)
     for number, aim in enumerate(aims):
@@ -131,7 +131,7 @@ def strike(study: Study, kills: int, steps: int, chance: random.Random) -> colle
 
 
 def differences(once: Path, killed: Path) -> list[str]:
-    """What differs between two studies."""
+    """Returns the differences between two studies."""
     names = [[path.name for path in layout.trials(folder)] for folder in (once, killed)]
     wrong = [f"the trials differ: {names}"] if names[0] != names[1] else []
     for name in sorted(set(names[0]) & set(names[1])):

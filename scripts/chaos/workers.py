@@ -1,15 +1,15 @@
-"""Kills, stops and suspends workers and supervisors of a run at random, and looks what was lost.
+"""Kills, stops and suspends workers and supervisors of a run at random, and checks the result.
 
     python -m scripts.chaos workers --faults=50 --workers=2 --gin_file=digits.gin \
         --gin.TrainerConfig.train_steps=2000 --gin.TrainerConfig.checkpoint_interval=50
 
-With a fixed number of workers, no bit may differ from an
-undisturbed run; with a range, as in `--workers=2..3`, the number changes in between, bits may
-differ, and every example must have been seen as often as in an undisturbed run, in each epoch.
+With a fixed number of workers, no bit may differ from an undisturbed run. With a range, such as
+`--workers=2..3`, the number of workers changes and bits may differ. Each epoch must then use every
+example as often as in an undisturbed run.
 
-A fault is SIGKILL, SIGTERM or SIGSTOP, to a worker, the chief, the supervisor or all of them. One
-that ends the supervisor is followed by the same command again. A suspended supervisor is resumed
-after two seconds.
+A fault is SIGKILL, SIGTERM or SIGSTOP, sent to a worker, the chief, the supervisor or all of them.
+If the supervisor ends, the script repeats the command. It resumes a suspended supervisor after two
+seconds.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from scripts.chaos import results
 SIGNALS = {signal.SIGKILL: 4, signal.SIGTERM: 2, signal.SIGSTOP: 1}
 TARGETS = {"worker": 3, "chief": 3, "supervisor": 2, "all": 1}
 SUSPENDED_SECONDS = 2.0
-ALWAYS = (  # limits that would end a run with so many faults
+ALWAYS = (  # with the default limits, so many faults would end a run
     "--gin.WorkersConfig.restarts_an_hour=100000",
     "--gin.WorkersConfig.idle_starts=100",
     "--gin.WorkersConfig.rest_seconds=5",
@@ -42,13 +42,13 @@ ALWAYS = (  # limits that would end a run with so many faults
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
-    """What happens, and when.
+    """A planned fault.
 
     Attributes:
         number: The signal.
         target: A key of `TARGETS`.
-        step: The step to wait for; 0: during the start.
-        seconds: How long to wait then.
+        step: The step to wait for, or 0 for the start.
+        seconds: The time to wait after the step.
     """
 
     number: signal.Signals
@@ -58,7 +58,7 @@ class Fault:
 
 
 class Run:
-    """The run that is disturbed: its supervisor, started again whenever it has ended."""
+    """The disturbed run. Its supervisor is restarted whenever it has ended."""
 
     def __init__(self, command: Sequence[str], folder: Path) -> None:
         self._command, self._folder = command, folder
@@ -74,12 +74,12 @@ class Run:
 
     @property
     def step(self) -> int:
-        """The last step that is known to be done."""
+        """The last recorded step."""
         return status.reached(self._folder)
 
     @property
     def has_ended(self) -> bool:
-        """Whether the supervisor has."""
+        """Whether the supervisor has ended."""
         return self.child.chief.code is not None
 
     def ended(self) -> int | None:
@@ -88,7 +88,7 @@ class Run:
         return code if code in (0, 1, 2, 3) else None
 
     def targets(self, name: str) -> list[int]:
-        """The processes of a target, as far as there are any."""
+        """Returns the existing processes of a target."""
         supervisor = self.child.chief.pid
         workers = dict(self._workers(supervisor))
         targets = {
@@ -112,7 +112,7 @@ class Run:
         return workers
 
     def strike(self, fault: Fault) -> bool:
-        """Sends the signal; False if no process was found."""
+        """Sends the signal. False if no process was found."""
         pids = self.targets(fault.target)
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
@@ -125,7 +125,7 @@ class Run:
         return bool(pids)
 
     def wait(self, step: int, seconds: float) -> bool:
-        """Waits for a step, starting the command again if it ends; False if the run is done."""
+        """Waits for a step, and restarts the command if it ends. False if the run is done."""
         end = time.monotonic() + seconds
         while (self.step < step if step else time.monotonic() < end) and self.ended() is None:
             if self.has_ended:
@@ -134,7 +134,7 @@ class Run:
         return self.ended() is None
 
     def finish(self) -> int:
-        """Lets the run end; its exit code."""
+        """Lets the run end. Returns its exit code."""
         while self.ended() is None:
             if self.has_ended:
                 self.start()
@@ -145,7 +145,7 @@ class Run:
 
 
 def workers(flags: argparse.Namespace, more: list[str]) -> list[str]:
-    """Trains undisturbed and with faults; returns what is wrong."""
+    """Trains undisturbed and with faults. Returns the problems."""
     program = [sys.executable, "-m", "scripts.chaos.recording"]
     command = [*program, f"--workers={flags.workers}", f"--mode={flags.mode}", *more, *ALWAYS]
     once, struck = flags.folder / "once", flags.folder / "struck"
@@ -178,7 +178,7 @@ def workers(flags: argparse.Namespace, more: list[str]) -> list[str]:
 
 
 def strike_often(run: Run, faults: Sequence[Fault]) -> collections.Counter[str]:
-    """Disturbs the run, with a line for each fault; returns what was hit how often."""
+    """Disturbs the run, and prints a line for each fault. Counts what was hit."""
     count: collections.Counter[str] = collections.Counter()
     for number, fault in enumerate(faults, start=1):
         if not run.wait(fault.step, fault.seconds):
@@ -194,12 +194,12 @@ def strike_often(run: Run, faults: Sequence[Fault]) -> collections.Counter[str]:
 
 
 def records(folder: Path) -> Path:
-    """Where the workers of a run note what they train on."""
+    """Returns the directory in which the workers of a run record their examples."""
     return folder.with_name(f"{folder.name}-examples")
 
 
 def seen_by(folder: Path) -> dict[str, list[Path]]:
-    """The files of each generation of workers."""
+    """Returns the files of each generation of workers."""
     generations: dict[str, list[Path]] = {}
     for path in folder.glob("*.txt"):
         generations.setdefault(path.stem.rpartition("-")[0], []).append(path)
@@ -207,7 +207,7 @@ def seen_by(folder: Path) -> dict[str, list[Path]]:
 
 
 def counts(folder: Path) -> dict[int, list[str]]:
-    """The examples of each step, of all workers, as the last generation that did it saw them."""
+    """Returns the examples of each step, of all workers of the last generation that did it."""
     newest: dict[int, tuple[float, str]] = {}
     seen: dict[tuple[str, int], list[str]] = {}
     for generation, paths in seen_by(folder).items():
@@ -220,7 +220,7 @@ def counts(folder: Path) -> dict[int, list[str]]:
 
 
 def planned(flags: argparse.Namespace, steps: int) -> list[Fault]:
-    """The faults, one in each slice of the training."""
+    """Plans the faults, one in each slice of the training."""
     chance = random.Random(flags.seed)
     width = steps / (flags.faults + 1)
     faults = []

@@ -15,16 +15,16 @@ END = "<!-- until here -->"
 
 
 def main() -> None:
-    """Runs what is asked for, and writes its table."""
+    """Runs the subcommand and writes its table."""
     parser = processes.parser("model_garden", __doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="SUBCOMMAND")
     for name, summary in {
-        "experiments": "every registered experiment, an hour",
-        "programs": "the training programs of official.vision and official.nlp",
+        "experiments": "run every registered experiment (an hour)",
+        "programs": "run the training programs of official.vision and official.nlp",
     }.items():
         command = commands.add_parser(name, help=summary, allow_abbrev=False)
-        command.add_argument("--folder", type=Path, required=True, help="for data and runs")
-        command.add_argument("--write", type=Path, help="the page that contains the table")
+        command.add_argument("--folder", type=Path, required=True, help="for the data and the runs")
+        command.add_argument("--write", type=Path, help="the page with the table to replace")
     commands.choices["experiments"].add_argument(
         "--only", default="*", help="a pattern of names, such as bert/*"
     )
@@ -61,7 +61,7 @@ def _check_that_forks_work() -> None:
     from tensorflow.python.eager import context
 
     if context.context()._initialized:
-        raise SystemExit("TensorFlow has started in this process: its forks would hang")
+        raise SystemExit("TensorFlow has started in this process, so its forks would hang")
 
 
 def write_between(path: Path, mark: str, lines: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""A few synthetic examples for each task of official.vision and official.nlp."""
+"""Writes a few synthetic examples for each task of official.vision and official.nlp."""
 
 import io
 import json
@@ -18,7 +18,7 @@ SENTENCE = "word1 word2 word3 word4 word5 word6"
 
 
 def generate(folder: Path) -> None:
-    """Writes the examples: images of one colour, so that random crops and flips change nothing."""
+    """Writes the examples. Images have one colour, so that random crops and flips do not matter."""
     folder.mkdir(parents=True, exist_ok=True)
     picture: dict[str, list[Any]] = {
         "image/encoded": [_encoded(np.full((SIDE, SIDE, 3), 90), "JPEG")],
@@ -60,14 +60,14 @@ def generate(folder: Path) -> None:
 
 
 def _encoded(pixels: np.ndarray, kind: str) -> bytes:
-    """An image, encoded as a file."""
+    """Encodes an image as a file."""
     file = io.BytesIO()
     Image.fromarray(pixels.astype(np.uint8)).save(file, kind)
     return file.getvalue()
 
 
 def _tokens() -> dict[str, list[Any]]:
-    """One tokenized text, with the features that any of the tasks needs."""
+    """Returns one tokenized text, with the features that any of the tasks needs."""
     ids = [2, *range(5, LENGTH + 3), 3]
     return {
         "input_ids": ids,
@@ -97,7 +97,7 @@ def _example(features: dict[str, list[Any]]) -> tf.train.Example:
 
 
 def _write(path: Path, message: Any) -> None:
-    """Writes four equal examples, so that their order does not matter."""
+    """Writes four identical examples, so that their order does not matter."""
     with tf.io.TFRecordWriter(str(path)) as file:
         for _ in range(4):
             file.write(message.SerializeToString())

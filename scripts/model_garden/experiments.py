@@ -1,11 +1,11 @@
 """Runs Model Garden's registered experiments with its own trainer and with this runner.
 
-Every experiment of official.vision and official.nlp is made small by overrides (small images, few
-layers, batches of two), given a few synthetic examples, and run twice for two steps of
-`train_and_eval`, each in its own process: by `official.core.train_lib.run_experiment`, and by the
-command `runner`, which gets the same overrides as a file. Both start from the same seed with the
-same kind of random generator, and all examples are equal, so that losses can be compared. It takes
-about an hour on two cores; runs that the directory already contains are not repeated.
+Overrides reduce every experiment of official.vision and official.nlp to small images, few layers
+and batches of two. Each experiment gets a few synthetic examples and runs for two steps of
+`train_and_eval`, twice, in separate processes: by `official.core.train_lib.run_experiment`, and by
+the command `runner` with the same overrides in a file. Both start from the same seed with the same
+kind of random generator, and all examples are equal, so that the losses can be compared. This takes
+about an hour on two cores. Runs that exist in the directory are not repeated.
 """
 
 import fnmatch
@@ -58,7 +58,7 @@ def there(name: str, file: Path, folder: Path) -> dict[str, Any]:
 
 
 def _images(params: cfg.ExperimentConfig, folder: Path) -> Any:
-    """The summary manager that official's vision command makes for tasks that draw images."""
+    """Returns the summary manager that Model Garden's vision command creates to draw images."""
     if not hasattr(params.task, "allow_image_summary"):
         return None
     return summary_manager.maybe_build_eval_summary_manager(params=params, model_dir=str(folder))
@@ -86,14 +86,14 @@ def same(theirs: dict[str, Any], ours: dict[str, Any]) -> str:
 
 
 def ran(result: dict[str, Any]) -> str:
-    """A cell of the table."""
+    """Formats a cell of the table."""
     if "error" not in result:
         return "yes"
     return "no: " + result["error"].splitlines()[-1][:160].replace("|", "/")
 
 
 def experiments(folder: Path, pattern: str) -> list[str]:
-    """Runs the experiments that match `pattern`, and returns the lines of the table."""
+    """Runs the experiments that match `pattern`. Returns the lines of the table."""
     data = folder / "data"
     if not (data / "pieces.model").exists():
         alone(lambda: generate(data))

@@ -1,4 +1,4 @@
-"""Runs work in forks of a process that has imported everything."""
+"""Runs functions in forks of a process that has imported all modules."""
 
 import json
 import os
@@ -14,11 +14,11 @@ from typing import Any
 SECONDS = 900  # limit for one run of one experiment
 
 Run = Callable[[str, Path, Path], dict[str, Any]]
-"""Runs an experiment, by its name, with a file of overrides, in a directory."""
+"""Runs the experiment with a name, with a file of overrides, in a directory."""
 
 
 def forked(run: Run, name: str, file: Path, folder: Path) -> dict[str, Any]:
-    """The result of `run` in its own process; it has the key `error` if `run` failed."""
+    """Returns the result of `run` in a separate process. It has the key `error` on failure."""
     result, log = folder.with_suffix(".json"), folder.with_suffix(".log")
     if result.exists():
         stored: dict[str, Any] = json.loads(result.read_text())
@@ -71,7 +71,7 @@ def _child(run: Run, name: str, file: Path, folder: Path) -> None:
 
 
 def alone(work: Callable[[], object]) -> None:
-    """Calls `work` in its own process, so that TensorFlow does not start in this one."""
+    """Calls `work` in a separate process, so that TensorFlow does not start in this one."""
     child = os.fork()
     if child:
         os.waitpid(child, 0)

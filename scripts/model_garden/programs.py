@@ -1,8 +1,8 @@
 """Runs Model Garden's own training programs with their trainer and with this runner.
 
-The programs are `official/vision/train.py` and `official/nlp/train.py`. One line of each is
-replaced: the import of `train_lib`. Both versions run the same small experiments. What they leave
-in their directories and return is then compared.
+The programs are `official/vision/train.py` and `official/nlp/train.py`. To use the runner, only one
+line changes: the import of `train_lib`. Both versions run the same small experiments. The script
+then compares their return values and the files in their directories.
 """
 
 import importlib
@@ -43,13 +43,13 @@ KINDS = {
     "log": "keys of returned logs",
     "checkpoint": "keys of checkpoints",
 }
-"""What lines of `described` begin with, and what that is."""
+"""The first words of the lines of `described`, and their meaning."""
 
 IMAGES = {"mnv2_deeplabv3_pascal", "retinanet"}
 """The experiments whose validation draws images."""
 
 MODES = {"bert/pretraining": ("train_and_eval", "continuous_eval")}
-"""What the program of an experiment does, one mode after the other; else trains and evaluates."""
+"""The modes of an experiment's program, in order. By default, it trains and evaluates."""
 
 DIFFERENCES = {
     r"file: ckpt-1\.\S+": (
@@ -61,18 +61,18 @@ DIFFERENCES = {
         "`tf.train.latest_checkpoint` finds it as before."
     ),
 }
-"""What the runner does not write, as patterns of lines of `described`, and why."""
+"""Patterns for lines of `described` that the runner does not write, with the reasons."""
 
 
 def program(line: str, mode: str, name: str, file: Path, folder: Path) -> dict[str, Any]:
-    """Runs an experiment's program, and describes what it left and returned.
+    """Runs an experiment's program, and describes its files and return values.
 
     Args:
         line: The line that imports `train_lib`.
-        mode: What the program does.
+        mode: The mode of the program.
         name: The experiment.
-        file: Its overrides.
-        folder: The directory of this mode, beside that of the run.
+        file: The overrides of the experiment.
+        folder: The directory of this mode. The run's directory is next to it.
     """
     source = Path(official.__path__[0], PROGRAMS[name]).read_text()
     assert source.count(IMPORT) == 1, f"{PROGRAMS[name]} has changed"
@@ -104,7 +104,7 @@ def _main(path: Path, arguments: list[str]) -> None:
 
 
 def described(folder: Path) -> list[str]:
-    """Lines that name what a program left in its directory."""
+    """Yields lines that name the files of a program's directory and their contents."""
     newest = tf.train.latest_checkpoint(folder)
     lines = {f"checkpoint: {name}" for name, _ in tf.train.list_variables(newest)}
     for path in folder.rglob("*"):
@@ -117,7 +117,7 @@ def described(folder: Path) -> list[str]:
 
 
 def _tags(path: Path, parent: str) -> list[str]:
-    """Lines that name the points of a file of events."""
+    """Yields lines that name the tags in an event file."""
     lines = []
     for event in tf.compat.v1.train.summary_iterator(str(path)):
         for value in event.summary.value:
@@ -127,7 +127,7 @@ def _tags(path: Path, parent: str) -> list[str]:
 
 
 def run_programs(folder: Path) -> dict[str, dict[str, dict[str, Any]]]:
-    """The results of each experiment's program, by the side: `there` or `here`."""
+    """Returns the results of each experiment's program by side: `there` or `here`."""
     data = folder / "data"
     if not data.exists():
         alone(lambda: generate(data))
@@ -144,7 +144,7 @@ def run_programs(folder: Path) -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def missing(there: Sequence[str], here: Sequence[str]) -> dict[str, str]:
-    """The lines that only Model Garden has, and why; no reason for one that is not known."""
+    """Returns the lines that only Model Garden has, with reasons. Unexpected ones have none."""
     reasons = {}
     for line in sorted(set(there) - set(here)):
         known = [why for what, why in DIFFERENCES.items() if re.fullmatch(what, line)]
@@ -153,7 +153,7 @@ def missing(there: Sequence[str], here: Sequence[str]) -> dict[str, str]:
 
 
 def tables(results: dict[str, dict[str, dict[str, Any]]]) -> list[str]:
-    """The Markdown of a comparison: how much each program left, and what is missing here."""
+    """Formats the comparison: how much each program wrote, and what is missing here."""
     counts = [
         "| experiment | program | compared | Model Garden | of these, the runner |",
         "|---|---|---|---|---|",
@@ -174,7 +174,7 @@ def tables(results: dict[str, dict[str, dict[str, Any]]]) -> list[str]:
 
 
 def _side(line: str, name: str, file: Path, folder: Path) -> dict[str, Any]:
-    """The lines of all modes of one experiment, or the first error."""
+    """Returns the lines of all modes of one experiment, or the first error."""
     lines: list[str] = []
     for mode in MODES.get(name, ("train_and_eval",)):
         result = forked(partial(program, line, mode), name, file, folder / mode)

@@ -11,7 +11,7 @@ STEPS = 2
 
 
 def small(params: cfg.ExperimentConfig, data: Path) -> dict[str, Any]:
-    """Overrides that make an experiment small, nested as in YAML.
+    """Returns overrides that make an experiment small, nested as in YAML.
 
     Args:
         params: The registered experiment.
@@ -36,7 +36,7 @@ def small(params: cfg.ExperimentConfig, data: Path) -> dict[str, Any]:
             "validation_data": {"global_batch_size": 2},
         },
     }
-    if kind != "mock_task":  # which needs nothing else: its data are endless
+    if kind != "mock_task":  # whose data are endless
         _merge(values["task"], _MAKE[kind](task, data))
     for name in ("train_data", "validation_data"):
         described = vars(getattr(task, name))
@@ -52,19 +52,19 @@ def small(params: cfg.ExperimentConfig, data: Path) -> dict[str, Any]:
 
 
 def _is_endless(task: Any, kind: str) -> bool:
-    """Whether its validation data repeat, as in some registered experiments."""
+    """Whether the validation data repeat, as in some registered experiments."""
     return kind == "mock_task" or (
         task.validation_data.is_training and kind != "question_answering"
     )
 
 
 def _averages(params: cfg.ExperimentConfig) -> bool:
-    """Whether it averages weights, which Model Garden's trainer swaps only within a strategy."""
+    """Whether the experiment averages weights. Model Garden's trainer needs a strategy for this."""
     return params.trainer.optimizer_config.ema is not None
 
 
 def _schedule(params: cfg.ExperimentConfig) -> dict[str, Any]:
-    """The lengths that some experiments leave to the user."""
+    """Returns the lengths that some experiments leave to the user."""
     options, lengths = params.trainer.optimizer_config, dict[str, Any]()
     for choice, names in (
         ("learning_rate", ("decay_steps", "total_decay_steps")),
@@ -83,7 +83,7 @@ def _schedule(params: cfg.ExperimentConfig) -> dict[str, Any]:
 
 
 def _merge(base: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
-    """Merges nested values into others."""
+    """Merges nested values into `base`."""
     for name, value in more.items():
         if isinstance(value, dict) and isinstance(base.get(name), dict):
             _merge(base[name], value)
@@ -93,12 +93,12 @@ def _merge(base: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
 
 
 def _both(values: dict[str, Any]) -> dict[str, Any]:
-    """The same values for the training and the validation data."""
+    """Returns the same values for the training and the validation data."""
     return {"train_data": dict(values), "validation_data": dict(values)}
 
 
 def _backbone(model: Any) -> dict[str, Any]:
-    """The smallest network of the experiment's kind."""
+    """Returns the smallest network of the experiment's kind."""
     kind = model.backbone.type
     smallest: dict[str, dict[str, Any]] = {
         "resnet": {"model_id": 10},
