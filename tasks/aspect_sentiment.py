@@ -1,4 +1,4 @@
-"""Aspect sentiment: the polarity of a sentence towards one of the aspects it mentions."""
+"""Aspect sentiment: predicts the polarity of a sentence towards an aspect that it mentions."""
 
 import collections
 import dataclasses
@@ -91,8 +91,7 @@ class AspectSentimentTask(base_task.Task):
             console.say(f"polarities of {train}: {', '.join(shown)}")
         if len(names) < 2:
             raise ConfigError(
-                f"{train}: the only polarity is {names[0]!r}"
-                "; there must be two or more to tell apart"
+                f"{train}: the only polarity is {names[0]!r}; at least two are required"
             )
         return names
 
@@ -269,8 +268,8 @@ def _check(params: AspectSentimentConfig) -> None:
         raise ConfigError(inputs.one_source(train, validation))
     if train.overlaps(validation):
         raise ConfigError(
-            f"train_data and validation_data share examples of {train}: give them other files, or"
-            " split='train' and split='validation' with the same held_out"
+            f"train_data and validation_data share examples of {train}: use different files, or"
+            " set split='train' and split='validation' with the same held_out"
         )
     if params.window < 1:
-        raise ConfigError(f"window={params.window}: a number of words, above 0")
+        raise ConfigError(f"window={params.window}: must be above 0 (words)")

@@ -28,7 +28,7 @@ class ImageClassificationConfig(cfg.TaskConfig):
 
     Attributes:
         model: the network.
-        train_data: by default four fifths of the embedded digits.
+        train_data: by default four fifths of the digits data set.
         validation_data: by default the other fifth.
         num_classes: 0: as in the training data.
         image_shape: height, width, channels. Empty: as in the training data.
@@ -274,13 +274,13 @@ def _check(params: ImageClassificationConfig) -> None:
     image_models.check(params.model)
     if not 0 <= params.label_smoothing <= 1:
         raise ConfigError(
-            f"ImageClassificationConfig.label_smoothing={params.label_smoothing}: a share,"
+            f"ImageClassificationConfig.label_smoothing={params.label_smoothing}: must be"
             " from 0 to 1"
         )
     if len(params.mean) != len(params.std) or not all(std > 0 for std in params.std):
         raise ConfigError(
-            f"ImageClassificationConfig has mean={params.mean} and std={params.std}: give one of"
-            " each for every channel, std above 0"
+            f"ImageClassificationConfig has mean={params.mean} and std={params.std}: set both, with"
+            " one value for every channel and std above 0"
         )
     image_data.check_apart(params.train_data, params.validation_data)
 

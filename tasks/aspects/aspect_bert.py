@@ -46,8 +46,9 @@ class LcfBertConfig(BertConfig):
     Attributes:
         focus: 'cdm' masks the features of pieces farther from the aspect than `distance`, 'cdw'
             reduces their weight with distance, and 'fusion' concatenates both.
-        distance: in pieces, from the nearest piece of the aspect. (The paper's SRD threshold starts
-            at the aspect's middle minus half its length, which is equal up to rounding.)
+        distance: the number of pieces, from the nearest piece of the aspect. (The paper's SRD
+            threshold starts at the aspect's middle minus half its length, which is equal up to
+            rounding.)
     """
 
     focus: str = "cdw"
@@ -94,9 +95,7 @@ def build_lcf(
             f"LcfBertConfig.focus={config.focus!r}: expected one of {', '.join(_FOCUSES)}"
         )
     if config.distance < 0:
-        raise ConfigError(
-            f"LcfBertConfig.distance={config.distance}: a number of pieces, 0 or more"
-        )
+        raise ConfigError(f"LcfBertConfig.distance={config.distance}: must be 0 or more (pieces)")
     inputs, encoder = begin(config, reader, pooled=False)
     sentence = inputs["input_mask"] * (1 - inputs["input_type_ids"])
     both = encode(encoder, inputs)["sequence_output"]
@@ -169,7 +168,7 @@ def begin(
         )
     if not 0 <= config.dropout < 1:
         raise ConfigError(
-            f"{type(config).__name__}.dropout={config.dropout}: a share, at least 0 and below 1"
+            f"{type(config).__name__}.dropout={config.dropout}: must be at least 0 and below 1"
         )
     names = ("input_word_ids", "input_mask", "input_type_ids")
     inputs = {name: tf_keras.Input([None], dtype=tf.int32, name=name) for name in names}

@@ -120,7 +120,7 @@ def source_of(config: AspectData) -> Source:
         if (value := getattr(config, name)) not in choices:
             raise ConfigError(f"AspectData.{name}={value!r}: expected one of {', '.join(choices)}")
     if not 0 < config.held_out < 1:
-        raise ConfigError(f"AspectData.held_out={config.held_out}: a share between 0 and 1")
+        raise ConfigError(f"AspectData.held_out={config.held_out}: must be between 0 and 1")
     tfds = [field.name for field in dataclasses.fields(config) if field.name.startswith("tfds_")]
     inputs.refuse(config, tfds, "examples are read from input_path")
     inputs.refuse(config, ("num_examples",), "the examples are counted")
@@ -195,7 +195,7 @@ def numbers(examples: Sequence[Example], classes: Sequence[str]) -> np.ndarray:
         raise ConfigError(
             f"unknown polarities: {'; '.join(found)}; expected one of {', '.join(classes)} "
             "(AspectSentimentConfig.polarities, by default those of the training data; "
-            "AspectData.polarities leaves out examples with others)"
+            "AspectData.polarities excludes examples with others)"
         )
     return np.array([classes.index(example.polarity) for example in examples], np.int32)
 

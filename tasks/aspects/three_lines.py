@@ -101,7 +101,7 @@ def _read(
     if refused:
         kinds = "".join(f"\n  {_said(kind, lines)}" for kind, lines in refused.items())
         raise ConfigError(
-            f"{path}: {_count(refused)} rejected ({_THREE}; to accept the file, set "
+            f"{path}: {_count(refused)} rejected ({_THREE}; to continue, set "
             f"AspectData.bad_examples='skip' and repeated_marks='first'):{kinds}"
         )
     skipped = {**parsed.bad, **(marks if repeated == "skip" else {})}
@@ -155,7 +155,7 @@ def _problem(sentence: str | None, own: Sequence[str | None], polarities: Sequen
         if not line:
             return f"no {what} after the sentence"
     if own[1] == _UNLABELLED:
-        return f"the polarity {_UNLABELLED}, which is none"
+        return f"the polarity {_UNLABELLED}, which means unlabelled"
     return f"the polarity {own[1]!r}" if polarities and own[1] not in polarities else ""
 
 

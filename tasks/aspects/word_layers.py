@@ -153,8 +153,8 @@ def check(config: WordsConfig, sizes: Iterable[str] = ("units", "hops", "heads")
         if getattr(config, name, 1) < 1:
             raise ConfigError(f"{kind}.{name}={getattr(config, name)}: must be above 0")
     if config.own_vectors < 0:
-        raise ConfigError(f"{kind}.own_vectors={config.own_vectors}: a number of units, 0 or more")
+        raise ConfigError(f"{kind}.own_vectors={config.own_vectors}: must be 0 or more (units)")
     if not 0 <= config.dropout < 1:
-        raise ConfigError(f"{kind}.dropout={config.dropout}: a share, at least 0 and below 1")
+        raise ConfigError(f"{kind}.dropout={config.dropout}: must be at least 0 and below 1")
     if config.l2 < 0:
-        raise ConfigError(f"{kind}.l2={config.l2}: a penalty, 0 or more")
+        raise ConfigError(f"{kind}.l2={config.l2}: must be 0 or more")

@@ -77,6 +77,8 @@ def _read(path: Path) -> dict[str, np.ndarray] | None:
 def _write(path: Path, arrays: Arrays) -> None:
     for key, array in arrays.items():
         if array.dtype.hasobject:
-            raise TypeError(f"{key!r} of {path.name} holds Python objects, which are not kept")
+            raise TypeError(
+                f"{key!r} of {path.name} contains Python objects, which cannot be cached"
+            )
     with core_files.whole(path) as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]  # its stub lacks keywords

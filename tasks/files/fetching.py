@@ -6,8 +6,8 @@
     )
     fetching.fetch([glove])
 
-A file is written to `<path>.part`, which is locked, flushed, verified and renamed. So `path` is
-either complete or missing, even if several processes fetch it at once.
+A file is written to `<path>.part`, which is locked, flushed, verified and renamed. `path` is
+therefore either complete or missing, even if several processes fetch it at once.
 """
 
 import contextlib
@@ -73,20 +73,20 @@ def fetch(
             _fetch(file, path, sleep, screen)
         elif problem := _problem(path, file):
             raise ConfigError(
-                f"{path} {problem}; remove it to have it fetched from {urls.shown(file.url)}"
+                f"{path} {problem}; remove it to fetch it again from {urls.shown(file.url)}"
             )
 
 
 def _check(file: RemoteFile) -> None:
     problem = ""
     if not file.path or not file.url:
-        problem = f"path={file.path!r}, url={file.url!r}: give both"
+        problem = f"path={file.path!r}, url={file.url!r}: set both"
     elif Path(file.path).is_dir():
-        problem = f"path={file.path!r} is a directory; name the file in it"
+        problem = f"path={file.path!r} is a directory; name a file in it"
     elif file.attempts < 1:
         problem = f"attempts={file.attempts}: must be above 0"
     elif file.size < 0:
-        problem = f"size={file.size}: a number of bytes, 0 or more"
+        problem = f"size={file.size}: must be 0 or more (bytes)"
     elif file.sha256 and not re.fullmatch("[0-9a-fA-F]{64}", file.sha256):
         problem = f"sha256={file.sha256!r}: expected 64 hexadecimal digits"
     if problem:

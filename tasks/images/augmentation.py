@@ -34,7 +34,7 @@ def is_active(config: AugmentConfig) -> bool:
         ConfigError: a value is out of range.
     """
     if config.pad < 0:
-        raise ConfigError(f"AugmentConfig.pad={config.pad}: a number of pixels, 0 or more")
+        raise ConfigError(f"AugmentConfig.pad={config.pad}: must be 0 or more (pixels)")
     if config.augmix:
         augmix.check(config.augmix)
     return config.pad > 0 or config.flip or config.augmix is not None

@@ -53,7 +53,7 @@ def check(config: BackboneConfig) -> None:
         )
     if not 0 <= config.dropout < 1:
         raise ConfigError(
-            f"BackboneConfig.dropout={config.dropout}: a share, at least 0 and below 1"
+            f"BackboneConfig.dropout={config.dropout}: must be at least 0 and below 1"
         )
     if config.l2 < 0:
         raise ConfigError(f"BackboneConfig.l2={config.l2}: must be at least 0")

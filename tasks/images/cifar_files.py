@@ -113,7 +113,7 @@ def _contents(path: Path, wanted: Collection[str]) -> dict[str, bytes]:
                 if name in wanted and (file := archive.extractfile(member)):
                     contents[name] = file.read()
     except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
-        raise ConfigError(f"{path} is not a whole archive: {error}") from error
+        raise ConfigError(f"{path} is not a complete archive: {error}") from error
     return contents
 
 

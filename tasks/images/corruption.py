@@ -1,4 +1,4 @@
-"""Corrupted images for measuring robustness: CIFAR-10-C and CIFAR-100-C, made on the fly.
+"""Corrupts images to measure robustness: CIFAR-10-C and CIFAR-100-C, computed on the fly.
 
 Hendrycks and Dietterich, "Benchmarking neural network robustness to common corruptions and
 perturbations", 2019. Kinds and severities match the code that made the published files, for 32x32
@@ -41,7 +41,7 @@ def check(config: CorruptionConfig) -> None:
             f"CorruptionConfig.kind={config.kind!r}: expected one of {', '.join(_KINDS)}"
         )
     if config.severity not in range(1, 6):
-        raise ConfigError(f"CorruptionConfig.severity={config.severity}: from 1 to 5")
+        raise ConfigError(f"CorruptionConfig.severity={config.severity}: must be from 1 to 5")
 
 
 def corrupt(images: tf.Tensor, index: tf.Tensor, config: CorruptionConfig) -> tf.Tensor:

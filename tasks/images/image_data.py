@@ -101,7 +101,7 @@ def source_of(config: ImageData) -> image_sources.Source:
     if not side and split == "all" and config.held_out != _HELD_OUT:
         raise ConfigError(
             f"ImageData.held_out={config.held_out} has no effect on split='all':"
-            " give split='train' or split='validation'"
+            " set split='train' or split='validation'"
         )
     return image_sources.Source(
         input_path=config.input_path,
@@ -137,7 +137,7 @@ def check_apart(train: ImageData, validation: ImageData) -> None:
     splits = [source.split for source in sources]
     if "all" in splits and not (train.split and validation.split):
         raise ConfigError(
-            f"train_data and validation_data share images of {place}: give them split='train' and"
+            f"train_data and validation_data share images of {place}: set split='train' and"
             " split='validation' (or split='all', if that is intended)"
         )
     shares = [source.held_out for source in sources]
@@ -243,17 +243,19 @@ def _check(config: ImageData) -> None:
     if config.input_path and config.tfds_name:
         raise ConfigError(
             f"ImageData has both input_path={config.input_path!r} and"
-            f" tfds_name={config.tfds_name!r}: give one"
+            f" tfds_name={config.tfds_name!r}: set only one"
         )
     if config.split not in ("", *_SPLITS):
         raise ConfigError(f"ImageData.split={config.split!r}: expected one of {', '.join(_SPLITS)}")
     if not 0 < config.held_out < 1:
-        raise ConfigError(f"ImageData.held_out={config.held_out}: a share, between 0 and 1")
+        raise ConfigError(f"ImageData.held_out={config.held_out}: must be between 0 and 1")
     if config.image_size and (len(config.image_size) != 2 or min(config.image_size) < 1):
         raise ConfigError(f"ImageData.image_size={config.image_size}: expected height and width")
     _check_changes(config)
     if config.fold_group and not config.folds:
-        raise ConfigError(f"ImageData.fold_group={config.fold_group!r} has no effect: folds is 0")
+        raise ConfigError(
+            f"ImageData.fold_group={config.fold_group!r} has no effect, because folds is 0"
+        )
     inputs.refuse(
         config,
         ("tfds_as_supervised", "tfds_skip_decoding_feature"),
@@ -265,7 +267,7 @@ def _check(config: ImageData) -> None:
 def _check_changes(config: ImageData) -> None:
     """Raises ConfigError for changes that are invalid or do not apply to these images."""
     if augmentation.is_active(config.augment) and not config.is_training:
-        raise ConfigError("ImageData.augment is for train_data: evaluation images stay as they are")
+        raise ConfigError("ImageData.augment is for train_data, not for evaluation data")
     for field in ("corruption", "out_of_distribution"):
         if config.is_training and getattr(config, field):
             raise ConfigError(f"ImageData.{field} is for evaluations, not for train_data")
@@ -274,7 +276,7 @@ def _check_changes(config: ImageData) -> None:
     if unknown := config.out_of_distribution:
         if unknown.corruption or unknown.out_of_distribution or unknown.is_training:
             raise ConfigError(
-                "ImageData.out_of_distribution only says where images are: is_training must be"
-                " False; set corruption and out_of_distribution on the enclosing data"
+                "ImageData.out_of_distribution only specifies the source of images: is_training"
+                " must be False; set corruption and out_of_distribution on the enclosing data"
             )
         _check(unknown)

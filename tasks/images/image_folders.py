@@ -57,7 +57,7 @@ def common_shape(paths: np.ndarray) -> tuple[int, int, int]:
         if (size := _size(path)) != first:
             raise ConfigError(
                 f"{path} is {size[0]}x{size[1]} pixels, but {paths[0]} is {first[0]}x{first[1]}:"
-                " give ImageData.image_size"
+                " set ImageData.image_size"
             )
     return first[1], first[0], 3
 

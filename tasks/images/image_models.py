@@ -160,7 +160,7 @@ def _check(sizes_name: str, sizes: Sequence[int], rate_name: str, rate: float) -
     if any(size < 1 for size in sizes):
         raise ConfigError(f"{sizes_name}={tuple(sizes)}: every size must be above 0")
     if not 0 <= rate < 1:
-        raise ConfigError(f"{rate_name}={rate}: a share, at least 0 and below 1")
+        raise ConfigError(f"{rate_name}={rate}: must be at least 0 and below 1")
 
 
 def _check_backbone(config: base_config.Config | None) -> None:

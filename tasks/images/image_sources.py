@@ -39,7 +39,7 @@ class Source(NamedTuple):
             return f"{self.tfds_name}:{self.tfds_split}"
         if self.input_path and self.subset:
             return f"{self.input_path} ({self.subset})"
-        return self.input_path or "the embedded digits"
+        return self.input_path or "the digits data set"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,8 +139,8 @@ def _read_digits() -> Stored:
     package = importlib.util.find_spec("sklearn")
     if package is None or package.origin is None:
         raise ConfigError(
-            "the embedded digits are part of scikit-learn, which is not installed:"
-            " `pip install scikit-learn`, or give ImageData.input_path or tfds_name"
+            "the digits data set is part of scikit-learn, which is not installed:"
+            " run `pip install scikit-learn`, or set ImageData.input_path or tfds_name"
         )
     with gzip.open(Path(package.origin).parent / "datasets/data/digits.csv.gz", "rt") as file:
         table = np.loadtxt(file, delimiter=",", dtype=np.uint8)

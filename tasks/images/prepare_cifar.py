@@ -2,8 +2,8 @@
 
     runner-prepare-cifar cifar10 data
 
-creates the directory data/cifar-10-batches-bin for ImageData.input_path. To resume an interrupted
-download, run the command again. If the directory exists, the command does nothing.
+This command creates the directory data/cifar-10-batches-bin for ImageData.input_path. To resume an
+interrupted download, run the command again. If the directory exists, the command does nothing.
 """
 
 import argparse
@@ -63,7 +63,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("name", choices=ARCHIVES)
-    parser.add_argument("folder", type=Path, help="directory to download and unpack the archive in")
+    parser.add_argument(
+        "folder", type=Path, help="the directory for the archive and the unpacked files"
+    )
     flags = parser.parse_args()
     try:
         prepare(*ARCHIVES[flags.name], flags.folder)

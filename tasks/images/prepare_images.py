@@ -3,8 +3,8 @@
     runner-prepare-images flowers/train flowers_train.npz --height=64 --width=64
 
 To resume after an interruption, run the command again. If the file is complete, the command does
-nothing. Training holds an .npz in memory. Images in a directory are decoded each time they are
-needed, for datasets whose pixels do not fit in memory.
+nothing. Training holds the images of an .npz in memory. If the images do not fit in memory, use the
+directory itself as ImageData.input_path. Training then decodes each image whenever it is needed.
 """
 
 import argparse

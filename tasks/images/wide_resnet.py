@@ -40,7 +40,7 @@ class L2Groups(base_config.Config):
 
 @dataclasses.dataclass
 class WideResNetConfig(base_config.Config):
-    """A Wide ResNet. Give exactly one of `l2` and `l2_groups`.
+    """A Wide ResNet. Set exactly one of `l2` and `l2_groups`.
 
     The loss includes each penalty multiplied by the sum of the squared weights.
 
@@ -72,7 +72,7 @@ def check(config: WideResNetConfig) -> None:
     if (config.l2 is None) == (config.l2_groups is None):
         both = "neither" if config.l2 is None else "both"
         raise ConfigError(
-            f"WideResNetConfig has {both} of l2 and l2_groups: give exactly one (l2 = 0 for no"
+            f"WideResNetConfig has {both} of l2 and l2_groups: set exactly one (l2 = 0 for no"
             " penalty)"
         )
     for name, penalty in _penalties(config).as_dict().items():

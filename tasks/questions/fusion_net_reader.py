@@ -18,7 +18,7 @@ from tasks.text import embeddings
 
 @dataclasses.dataclass
 class FusionNetConfig(word_reader.WordReaderConfig):
-    """The settings of FusionNet, shared by all readers of words. The paper uses `units = 125`."""
+    """The settings of FusionNet, shared by all word-based readers. The paper uses `units = 125`."""
 
 
 def build(

@@ -21,7 +21,7 @@ from tasks.text import embeddings
 
 @dataclasses.dataclass
 class MatchLSTMConfig(word_reader.WordReaderConfig):
-    """The settings of Match-LSTM, shared by all readers of words."""
+    """The settings of Match-LSTM, shared by all word-based readers."""
 
 
 def build(

@@ -64,8 +64,7 @@ class QuestionData(inputs.FoldedData):
         """
         if not self.input_path and not self.folds:
             raise ConfigError(
-                "the synthetic training questions are only for training: set "
-                "QuestionData.input_path"
+                "the synthetic training questions are only for training; set QuestionData.input_path"
             )
         return super().once()
 
@@ -228,12 +227,12 @@ def _without(
     """Returns the number of unusable questions and the consequence for them."""
     if source.is_training:
         missing = len(data.questions) - len(np.unique(windows.question))
-        lacking, fate = "in place to learn from", "without an answer in place: left out"
+        lacking, fate = "to learn from", "without a usable answer: not used for training"
     else:
         missing = sum(not is_scored(each, source.unanswerable) for each in data.questions)
-        lacking, fate = "to be scored by", "without an answer: not scored"
+        lacking, fate = "to be scored against", "without an answer: not scored"
     if missing == len(data.questions):
-        wrong = f" (not where the file says: {skipped})" if skipped else ""
+        wrong = f" ({skipped} with wrong offsets)" if skipped else ""
         raise ConfigError(
             f"{source.input_path}: none of {missing} questions has an answer {lacking}{wrong}"
         )
@@ -246,7 +245,7 @@ def _contradicting(data: squad.Squad, source: _Source) -> tuple[int, str]:
         question.impossible and any(squad_score.normalize(text) for text, _ in question.answers)
         for question in data.questions
     )
-    fate = "learned as unanswerable" if source.is_training else "scored by them"
+    fate = "learned as unanswerable" if source.is_training else "scored by the answers"
     return count * source.unanswerable, f"marked as unanswerable, with answers: {fate}"
 
 
@@ -257,8 +256,8 @@ def is_scored(question: squad.Question, unanswerable: bool) -> bool:
 
 def _report(name: str, placed: squad.Placed, *questions: tuple[int, str]) -> None:
     counts = (
-        (placed.mended, "answer", "not where the file says: found elsewhere"),
-        (placed.skipped, "answer", "not where the file says: skipped"),
+        (placed.mended, "answer", "with a wrong offset in the file: found at another position"),
+        (placed.skipped, "answer", "with a wrong offset in the file: skipped"),
         *((count, "question", why) for count, why in questions),
     )
     parts = [f"{count} {what}{'s' * (count > 1)} {why}" for count, what, why in counts if count]

@@ -1,4 +1,4 @@
-"""Shared parts of the readers of words: their settings, their inputs, the vectors of words."""
+"""Shared parts of the word-based readers: their settings, their inputs, the vectors of words."""
 
 import dataclasses
 from typing import NamedTuple
@@ -17,7 +17,7 @@ _CHARACTER_WINDOW = 5
 
 @dataclasses.dataclass
 class WordReaderConfig(base_config.Config):
-    """The settings of all readers of words.
+    """The settings of all word-based readers.
 
     Attributes:
         words: the word vectors.

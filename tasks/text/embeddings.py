@@ -138,7 +138,7 @@ def load(
         data_copies.local(config.path, "EmbeddingConfig.path"), config.dimension, counts.keys()
     )
     if not vectors:
-        raise ConfigError(f"{config.path} has a vector for none of {len(counts):,} words")
+        raise ConfigError(f"{config.path} has no vector for any of the {len(counts):,} words")
     covered = [word for word in counts if word in vectors]
     rows = np.stack([vectors[word] for word in covered])
     matrix = np.concatenate([np.zeros_like(rows[:1]), rows.mean(axis=0, keepdims=True), rows])

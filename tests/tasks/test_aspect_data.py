@@ -216,7 +216,7 @@ def test_sources_tell_whether_they_share_examples(one, other, overlap):
         ({"split": "test"}, "split='test' expected validation"),
         ({"bad_examples": "keep"}, "bad_examples='keep' expected skip"),
         ({"repeated_marks": "last"}, "repeated_marks='last' expected skip"),
-        ({"held_out": 0.0}, "held_out=0.0 share 0 1"),
+        ({"held_out": 0.0}, "held_out=0.0 between 0 1"),
         ({"tfds_name": "imdb"}, "tfds_name='imdb' effect"),
         ({"num_examples": 3}, "num_examples=3 effect"),
     ],

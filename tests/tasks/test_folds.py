@@ -62,7 +62,7 @@ def test_images_of_a_group_stay_together(tmp_path):
     assert trained == {*range(15)} - validated
     with pytest.raises(ConfigError, match=saying("x.npz whom")):
         both_sides(image_data.ImageData, read, 1, input_path=path, fold_group="whom")
-    with pytest.raises(ConfigError, match=saying("fold_group='who' embedded")):
+    with pytest.raises(ConfigError, match=saying("fold_group='who' digits")):
         both_sides(image_data.ImageData, read, 1, fold_group="who")
 
 

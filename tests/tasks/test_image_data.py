@@ -158,7 +158,7 @@ def test_training_and_validation_that_share_images_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ({"held_out": 0.0, "split": "train"}, "held_out=0.0 share 0 1"),
+        ({"held_out": 0.0, "split": "train"}, "held_out=0.0 between 0 1"),
         ({"held_out": 1.0, "split": "train"}, "held_out=1.0"),
         ({"held_out": 0.1, "input_path": "x.npz"}, "held_out=0.1 effect split='all'"),
         ({"image_size": (8,)}, "image_size=(8,) height"),

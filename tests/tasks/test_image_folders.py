@@ -42,7 +42,7 @@ def test_the_common_shape_is_read_from_the_images(tmp_path):
     write_folder(tmp_path, {"a/1.png": plain(1), "b/1.bmp": plain(2)})
     assert image_folders.common_shape(image_folders.scan(tmp_path).paths) == (4, 6, 3)
     write_folder(tmp_path, {"b/2.png": plain(2, width=7)})
-    message = r"b/2\.png is 7x4 pixels, but .*a/1\.png is 6x4: give ImageData\.image_size"
+    message = r"b/2\.png is 7x4 pixels, but .*a/1\.png is 6x4: set ImageData\.image_size"
     with pytest.raises(ConfigError, match=message):
         image_folders.common_shape(image_folders.scan(tmp_path).paths)
 

@@ -68,7 +68,7 @@ def test_a_field_that_has_no_effect_on_a_format_is_refused(tmp_path):
         ("folder", {"subset": "test"}, "subset='test' effect"),
         ("x.tar.gz", {"subset": "test", "image_size": (8, 8)}, "image_size= effect"),
         ("x.tar.gz", {}, "ImageData.subset 'train' 'test'"),
-        ("", {"subset": "test"}, "effect embedded digits"),
+        ("", {"subset": "test"}, "effect digits"),
     ]:
         with pytest.raises(ConfigError, match=saying(message)):
             read(input_path=path and str(tmp_path / path), **fields)
