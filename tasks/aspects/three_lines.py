@@ -101,7 +101,7 @@ def _read(
     if refused:
         kinds = "".join(f"\n  {_said(kind, lines)}" for kind, lines in refused.items())
         raise ConfigError(
-            f"{path}: {_count(refused)} rejected ({_THREE}; to continue, set "
+            f"{path}: {_count(refused)} rejected ({_THREE}; to accept the file, set "
             f"AspectData.bad_examples='skip' and repeated_marks='first'):{kinds}"
         )
     skipped = {**parsed.bad, **(marks if repeated == "skip" else {})}

@@ -80,9 +80,9 @@ def fetch(
 def _check(file: RemoteFile) -> None:
     problem = ""
     if not file.path or not file.url:
-        problem = f"path={file.path!r}, url={file.url!r}: set both"
+        problem = f"path={file.path!r}, url={file.url!r}: give both"
     elif Path(file.path).is_dir():
-        problem = f"path={file.path!r} is a directory; name a file in it"
+        problem = f"path={file.path!r} is a directory; name the file in it"
     elif file.attempts < 1:
         problem = f"attempts={file.attempts}: must be above 0"
     elif file.size < 0:

@@ -63,9 +63,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("name", choices=ARCHIVES)
-    parser.add_argument(
-        "folder", type=Path, help="the directory for the archive and the unpacked files"
-    )
+    parser.add_argument("folder", type=Path, help="directory to download and unpack the archive in")
     flags = parser.parse_args()
     try:
         prepare(*ARCHIVES[flags.name], flags.folder)

@@ -64,7 +64,8 @@ class QuestionData(inputs.FoldedData):
         """
         if not self.input_path and not self.folds:
             raise ConfigError(
-                "the synthetic training questions are only for training; set QuestionData.input_path"
+                "the synthetic training questions are only for training: set "
+                "QuestionData.input_path"
             )
         return super().once()
 

@@ -316,8 +316,8 @@ def test_an_unknown_kind_of_url_is_refused():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"url": ""}, "set both"),
-        ({"path": ""}, "set both"),
+        ({"url": ""}, "give both"),
+        ({"path": ""}, "give both"),
         ({"path": "."}, "is a directory"),
         ({"attempts": 0}, "attempts=0"),
         ({"size": -1}, "size=-1"),
