@@ -153,7 +153,7 @@ def prepare(experiment: cfg.ExperimentConfig, *, trains: bool, evaluates: bool) 
     """Resolves and validates an experiment for a mode, unless loading it did so already.
 
     Args:
-        experiment: From `load`, a changed copy of one, or made in Python.
+        experiment: The result of `load`, a changed copy of one, or an experiment made in Python.
         trains: Whether the mode trains.
         evaluates: Whether the mode evaluates.
 
@@ -207,7 +207,7 @@ def validate(experiment: cfg.ExperimentConfig, *, trains: bool, evaluates: bool)
     """Checks the ranges and combinations that a mode depends on.
 
     Args:
-        experiment: From `load`, or made in Python.
+        experiment: The result of `load`, or an experiment made in Python.
         trains: Whether the mode trains.
         evaluates: Whether the mode evaluates.
 

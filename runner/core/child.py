@@ -59,8 +59,8 @@ class Child:
         message: The input that a detached process reads from stdin.
 
     Attributes:
-        log: As passed.
-        stdin: The pipe whose end it may watch for.
+        log: The log file, as passed.
+        stdin: The pipe to its stdin, which it may watch until the pipe closes.
         stdout: The pipe, if `answer` is PIPE.
 
     Raises:

@@ -13,7 +13,7 @@ _ELSEWHERE = dict.fromkeys(("learning_rate", "learningrate", "lr", "initial_lear
 
 
 def elsewhere(word: str) -> str:
-    """Returns the end of a message on where to set a field often put in the wrong config class."""
+    """Returns the end of a message about a field that is often set in the wrong config class."""
     return _ELSEWHERE.get(word.lower(), "")
 
 
@@ -41,5 +41,5 @@ def did_you_mean(word: str, known: Iterable[str], aliases: Mapping[str, str] | N
 
 
 def metric_name(configured: str) -> str:
-    """Returns a metric's name in history rows, which nest names with `/`, Model Garden with `|`."""
+    """Returns a metric's name in history rows, which have `/` where Model Garden has `|`."""
     return configured.replace("|", "/")

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-_LONGEST_QUOTE = 80  # characters; enough to recognize the value
+_LONGEST_QUOTE = 80  # characters, enough to recognize the value
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 

@@ -37,7 +37,7 @@ def has_tokenizer() -> bool:
 
 
 def _is_a_tokenizer_collected() -> bool:
-    """Returns whether there is one among the objects that are not frozen, which Python skips."""
+    """Returns whether one is among the objects that are not frozen. Python does not list others."""
     kind = getattr(sys.modules.get("tensorflow_text"), "SentencepieceTokenizer", None)
     if kind is None:
         return False

@@ -124,8 +124,8 @@ def met(
 
     Raises:
         ConfigError: if workers differ, or two claim to be the same worker.
-        RunnerError: if one does not join in time, or its port is taken. All that have joined learn
-            which.
+        RunnerError: if one does not join in time, or its port is taken. All workers that have
+            joined learn which one it is.
         signals.Interrupted: if one was stopped by a signal.
     """
     end = time.monotonic() + seconds

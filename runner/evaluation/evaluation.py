@@ -97,7 +97,7 @@ class Evaluation:
         self.log.write(step, logs, charts, seconds=seconds, source=source, commit=commit)
 
     def act(self, scores: Scores) -> str | None:
-        """Calls the actions. Returns the reason to stop that one of them gave, or None."""
+        """Calls the actions. Returns the first reason to stop, or None."""
         reasons = [action(scores.logs) for action in self._actions]
         return next((reason for reason in reasons if isinstance(reason, str)), None)
 

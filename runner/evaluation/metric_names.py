@@ -1,4 +1,4 @@
-"""Checks the metrics that the configuration names against those that evaluations produce."""
+"""Checks that evaluations produce the metrics that the configuration names."""
 
 import functools
 from collections.abc import Callable, Collection, Iterator

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-_FORMAT = 3  # of the cached facts; a cache with another format is dropped
+_FORMAT = 3  # of the cached facts. A cache with another format is dropped
 
 
 class Cache:

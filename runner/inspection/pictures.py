@@ -9,7 +9,7 @@ from tensorboard.compat.proto import event_pb2
 
 from runner.core import layout
 
-_LARGEST = 64 << 20  # bytes; larger event files are skipped
+_LARGEST = 64 << 20  # bytes. Larger event files are skipped
 _MOST, _PNG = 6, b"\x89PNG"
 
 

@@ -39,7 +39,7 @@ class Row:
     """One run.
 
     Attributes:
-        name: Its directory, relative to the one that was searched.
+        name: The path of its directory, relative to the searched directory.
         folder: Its directory.
         state: Its state.
         reason: Why it is in this state, in a few words.
@@ -59,7 +59,7 @@ class Row:
         goodput: The fraction of that time spent training, or None if unknown.
         host: The machine of its last attempt.
         task: The name of its task's config class.
-        study: The directory of its study if it is a trial, relative to the same one, or empty.
+        study: The directory of a trial's study, relative to the searched directory, or empty.
         number: The trial's number.
         seed: `RunConfig.seed`, or None if unknown.
         fold: The trial's held-out fold.

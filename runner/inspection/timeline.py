@@ -52,7 +52,7 @@ class Bar:
 
 @dataclasses.dataclass(frozen=True)
 class Timeline:
-    """The contents of the plot, and the events by time, of which `more` are left out."""
+    """The contents of the plot, and the events by time. `more` events are left out."""
 
     bars: Sequence[Bar]
     marks: Sequence[Event]

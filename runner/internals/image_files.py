@@ -18,7 +18,7 @@ _SAID = re.compile(
 
 @contextlib.contextmanager
 def damage_named(dataset: Any) -> Iterator[None]:
-    """Names an image that TensorFlow cannot decode inside the context.
+    """Makes the error name the image that TensorFlow cannot decode inside the context.
 
     Args:
         dataset: The dataset that is read inside. The images' paths are among its tensors.

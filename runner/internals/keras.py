@@ -61,7 +61,7 @@ def names_from_the_start() -> Iterator[None]:
 
 
 def misfit(error: Exception) -> str:
-    """Returns either Keras's message about an input that does not fit a layer, or ""."""
+    """Returns the message of Keras 2 or 3 about an input that does not fit a layer, or ""."""
     said = re.sub(r"\x1b\[\d*m|\s+", " ", str(error))  # Keras 3 colours it
     said = said.replace(" with name 'None'", "")
     found = re.search(
@@ -143,7 +143,7 @@ def learning_rate(optimizer: tf_keras.optimizers.Optimizer) -> Any:
 
 
 def schedule(optimizer: Any) -> Any:
-    """Returns the schedule of an optimizer of either Keras, or its constant without a schedule."""
+    """Returns the schedule of an optimizer of Keras 2 or 3, or its constant learning rate."""
     if isinstance(optimizer, tf_keras.optimizers.legacy.Optimizer):
         return optimizer._hyper["learning_rate"]
     return optimizer._learning_rate

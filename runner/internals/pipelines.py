@@ -22,7 +22,7 @@ _RECORD = tf.TensorSpec([], tf.string)
 
 
 class UnsupportedError(ValueError):
-    """A pipeline in which an element does not follow from its position, with the reason."""
+    """A pipeline has elements that do not follow from their positions. The message says why."""
 
 
 class Batched(NamedTuple):

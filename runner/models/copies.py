@@ -145,7 +145,7 @@ def build(model: Any, example: Any) -> None:
     second batch of another size shows it that batches may have any size.
 
     Args:
-        model: A model of either Keras.
+        model: A model of tf_keras or Keras 3.
         example: The features of one example, [1, ...].
 
     Raises:
@@ -172,7 +172,7 @@ def compile_with(model: Any, changed: dict[str, Any]) -> None:
     """Compiles a model with another loss, metrics or optimizer, and keeps the other arguments.
 
     Args:
-        model: A model of either Keras. Without an optimizer, it stays without one.
+        model: A model of tf_keras or Keras 3. Without an optimizer, it stays without one.
         changed: Arguments of `compile`. If empty, the model stays unchanged.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Finds the layers in which a Keras model differs from the one that a run was trained with."""
+"""Finds the layers in which a Keras model differs from the model that a run has trained."""
 
 import json
 from collections.abc import Iterator, Mapping

@@ -22,7 +22,7 @@ Named: TypeAlias = str | FunctionConfig
 
 
 class Origin(NamedTuple):
-    """Where a model comes from: the first of these that is available.
+    """The sources of a model. The first one that is available is used.
 
     Attributes:
         given: A model in memory, which is copied, or a function that builds one.
@@ -39,7 +39,7 @@ class Origin(NamedTuple):
     lasting: bool = True
 
     def model(self) -> Any:
-        """A model of either Keras, with its weights, which has no other user.
+        """A model of tf_keras or Keras 3 with its weights, which no other object uses.
 
         Raises:
             ConfigError: there is none, or it cannot be copied.

@@ -124,7 +124,7 @@ class Trial(NamedTuple):
 
 
 def or_none(weight: Any) -> Any:
-    """Converts (), which stands for no weights in a dataset, to Keras's None."""
+    """Converts (), which means no weights in a dataset, to Keras's None."""
     return None if isinstance(weight, tuple) and not weight else weight
 
 
@@ -133,7 +133,7 @@ def _shown(spec: tf.TensorSpec) -> str:
 
 
 def of(model: Any) -> Compiled | None:
-    """The compile arguments of a model of either Keras, or None if it was not compiled.
+    """The compile arguments of a model of tf_keras or Keras 3, or None if it was not compiled.
 
     Raises:
         ConfigError: it overrides parts of training that are not called here.

@@ -1,4 +1,4 @@
-"""Where a model and data come from: memory, a function that gin binds, or a file."""
+"""Gets a model and data from memory, from a function that gin binds, or from a file."""
 
 from typing import Any, NamedTuple
 
@@ -13,10 +13,10 @@ from runner.models import examples
 
 
 class Given(NamedTuple):
-    """The caller's objects in memory. None means the one that the configuration names.
+    """The caller's objects in memory. For None, the configuration names the object.
 
     Attributes:
-        model: A model of either Keras, or a function that builds one.
+        model: A model of tf_keras or Keras 3, or a function that builds one.
         train: Data that have been read.
         validation: Data that have been read.
         lasting: Whether the run keeps the model's layers in its directory.

@@ -9,7 +9,7 @@ from typing import Any
 
 from runner.core import console, files, schedule, text
 
-_FLOOD = 1.0  # seconds; shorter epochs are not announced individually
+_FLOOD = 1.0  # seconds. Shorter epochs are not announced individually
 
 
 class EpochTimes:

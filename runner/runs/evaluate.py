@@ -22,7 +22,7 @@ def evaluate(call: Call, checkpoint: str = "", data: str = "") -> Outcome:
     """Evaluates checkpoints, or tests the run.
 
     Args:
-        call: Of the mode.
+        call: The call of the mode.
         checkpoint: See `runner.checkpoints.selection`. An empty text selects the newest.
         data: `test`, or empty for the data that training evaluates.
     """

@@ -37,7 +37,7 @@ class EvaluatorRun:
     Args:
         call: The user's request. The training run need not exist yet.
         plan: Decides which evaluations are the best.
-        folder: The evaluator's own.
+        folder: The evaluator's own directory.
         keeps_best: Whether the best checkpoints are kept in `folder`.
 
     Attributes:
@@ -178,8 +178,8 @@ class EvaluatorRun:
 
         Args:
             training: The state of the run.
-            clock: Seconds, for tests to inject.
-            sleep: Waits for seconds, for tests to inject.
+            clock: Returns seconds. Tests can replace it.
+            sleep: Waits for a number of seconds. Tests can replace it.
 
         Returns:
             The reason to stop that an action gave, or None.

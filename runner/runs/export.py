@@ -28,7 +28,7 @@ class _Source(NamedTuple):
     """A checkpoint to export.
 
     Attributes:
-        path: Without `.index`.
+        path: The path, without `.index`.
         step: Its step.
         digest: Identifies its contents.
     """

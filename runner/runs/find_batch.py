@@ -32,7 +32,7 @@ def find_batch(call: Call, output: Path | None = None, *, dry_run: bool = False)
     If only one size is allowed (`first` = `largest`), it is tried in this process.
 
     Args:
-        call: Of the mode.
+        call: The call of the mode.
         output: A .json file for the results, or None.
         dry_run: Try the first size alone.
 

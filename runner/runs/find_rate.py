@@ -28,7 +28,7 @@ def find_rate(call: Call, output: Path | None = None, *, dry_run: bool = False) 
     of variables. The rates replace its schedule and its warm-up.
 
     Args:
-        call: Of the mode.
+        call: The call of the mode.
         output: A file for the results, or None.
         dry_run: Train a few steps only.
 

@@ -40,7 +40,7 @@ def open_run(
     """Opens the run in `call.model_dir`, at its newest checkpoint or at the start.
 
     Args:
-        call: Of the mode.
+        call: The call of the mode.
         plan: The policies of the configuration.
         beat: Called with the step after each loop.
         spent: The time accounting of this attempt.

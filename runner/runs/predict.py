@@ -62,7 +62,7 @@ def predict(
     """Predicts each example once. Continues where an earlier attempt of the same command ended.
 
     Args:
-        call: Of the mode.
+        call: The call of the mode.
         checkpoint: See `runner.checkpoints.selection`.
         data: `validation`, `train`, `test` or the name of an evaluation set. An empty text selects
             `validation`.

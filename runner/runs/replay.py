@@ -39,14 +39,14 @@ def replay(
     """Trains steps of a run again.
 
     Args:
-        call: Of the mode.
-        steps: The first and the last.
+        call: The call of the mode.
+        steps: The first and the last step.
         output: The directory to write. None selects one in the run's directory.
         overwrite: Whether the contents of that directory are replaced.
 
     Returns:
-        For JSON: the first tensor that is not finite, None if all are; whether the replay matched
-        the run, as far as its checkpoints show; the output path.
+        For JSON: the first tensor that is not finite (None if all are), whether the replay matched
+        the run (as far as its checkpoints show), and the output path.
 
     Raises:
         ConfigError: the directory holds no run, or not these steps.

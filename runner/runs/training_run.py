@@ -273,7 +273,7 @@ class TrainingRun:
 
 
 def _kept(config: Experiment, *, decides: bool) -> str:
-    """Returns which checkpoints are kept besides the best, and if no evaluation selects a best."""
+    """Describes which checkpoints are kept in addition to the best, or if there is no best."""
     if newest := config.trainer.max_to_keep:
         kept = "keeps the newest" if newest == 1 else f"keeps the newest {newest}"
     elif not decides:

@@ -21,8 +21,8 @@ class TrainingState:
 
     Attributes:
         config: The experiment.
-        folder: The run's.
-        source: The checkpoint that it starts from, None for a new run.
+        folder: The run's directory.
+        source: The checkpoint that it starts from, or None for a new run.
         trainer: Holds the weights and the inputs.
         rate_scale: The factor on the scheduled learning rate.
         store: The checkpoints.

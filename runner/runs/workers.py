@@ -52,7 +52,7 @@ def joined(call: Call, *, takes_mean: bool = False) -> Iterator[Call]:
     Their worker group is then the current one, and the call has their strategy.
 
     Args:
-        call: Of the mode.
+        call: The call of the mode.
         takes_mean: Whether a mean of weights is evaluated.
 
     Raises:

@@ -241,7 +241,8 @@ def _google() -> Any:
     try:
         google.auth.default()
     except google.auth.exceptions.DefaultCredentialsError:
-        # There are none, and this is no Google machine: the driver would search again for 16 s.
+        # There are no credentials, and this is not a Google machine. The driver would search again
+        # for 16 s.
         os.environ.setdefault("NO_GCE_CHECK", "true")
     return aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=30)
 

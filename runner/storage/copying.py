@@ -18,8 +18,8 @@ from runner.storage.bucket import Bucket
 from runner.storage.lease import Mark
 from runner.storage.manifest import Entry, Manifest
 
-_IN_MEMORY = 1 << 24  # bytes; larger files are sent from the disk
-_SMALL = 1 << 20  # bytes; smaller growing files are sent again with each copy
+_IN_MEMORY = 1 << 24  # bytes. Larger files are sent from the disk
+_SMALL = 1 << 20  # bytes. Smaller growing files are sent again with each copy
 _SHARE = 8  # larger ones if they have grown by this fraction, or with a checkpoint
 _STATE = "state.json"
 

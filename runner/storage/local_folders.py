@@ -38,7 +38,7 @@ def put_aside(folder: Path) -> None:
 
 @contextlib.contextmanager
 def alone(folder: Path, url: str) -> Iterator[None]:
-    """Lets no other process of this machine work in the directory within the block."""
+    """Keeps other processes of this machine out of the directory within the block."""
     lock = folder.with_name(f"{folder.name}.{_LOCK}")
     with _writable(lock.parent):
         lock.parent.mkdir(parents=True, exist_ok=True)

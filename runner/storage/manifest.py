@@ -28,7 +28,7 @@ class Entry(NamedTuple):
     """A file in the bucket.
 
     Attributes:
-        size: In bytes. For a growing file, the valid part of the object, which may be longer.
+        size: The size in bytes. The object of a growing file may be longer than this valid part.
         crc: The CRC-32 of these bytes, or None if unknown.
         time: A value that changes when the file is written.
     """

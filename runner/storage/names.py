@@ -8,8 +8,8 @@ import re
 
 from runner.core import text
 
-_LONGEST = 1024  # characters; the limit of an S3 key, in bytes
-_LONGEST_PART = 255  # bytes; the limit of a file name on Linux file systems
+_LONGEST = 1024  # characters (the limit of an S3 key, in bytes)
+_LONGEST_PART = 255  # bytes (the limit of a file name on Linux file systems)
 _DRIVE = re.compile(r"[A-Za-z]:")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
@@ -26,7 +26,7 @@ def check(name: object) -> str:
 
 
 def _refusal(name: object) -> str:
-    """Returns why a name is no valid path, or an empty string if it is valid."""
+    """Returns why a name is not a valid path, or an empty string if it is valid."""
     if not isinstance(name, str):
         return "it is not text"
     parts = name.split("/")

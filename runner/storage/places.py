@@ -2,7 +2,7 @@
 
     with places.written(url, ending) as folder:       # a run, which holds the URL's lock meanwhile
     with places.beside(folder, url, ending):          # `RunConfig.mirror`: a copy of a local run
-    with places.read(url, part="eval-cpu") as folder: # a copy to read; a part may be written
+    with places.read(url, part="eval-cpu") as folder: # a copy to read, with a part to write
 
 A run works in a directory of the user's cache, which is kept. If no other machine has written to
 the bucket since, the same machine continues from its own directory, which is newer than the bucket

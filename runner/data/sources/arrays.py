@@ -14,7 +14,7 @@ from runner.errors import ConfigError
 
 
 class NumpyFiles(Source):
-    """Arrays of equal length in `.npy` files, each an entry of every example by its file's name."""
+    """Arrays of equal length in `.npy` files. An example has a row of each array, by file name."""
 
     def __init__(self, paths: Sequence[Path], name: str) -> None:
         self._arrays = {path.stem: _mapped(path) for path in paths}
@@ -35,7 +35,7 @@ class NumpyFiles(Source):
 
 
 class Hdf5(Source):
-    """Data sets of equal length in an HDF5 file, each an entry of every example by its name."""
+    """Data sets of equal length in an HDF5 file. An example has a row of each of them, by name."""
 
     def __init__(self, paths: Sequence[Path], name: str, *, keys: Sequence[str] = ()) -> None:
         import h5py  # it comes with TensorFlow

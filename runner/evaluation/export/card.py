@@ -82,7 +82,7 @@ def write(folder: Path, export: Export, name: str, scored: Sequence[gate.Scored]
     """Writes the card and the facts of one format to its directory. Returns the facts.
 
     Args:
-        folder: The version's.
+        folder: The directory of the version.
         export: The export that it belongs to.
         name: The format.
         scored: The file's scores from the model's inputs and, for some SavedModels, from raw

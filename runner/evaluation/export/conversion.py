@@ -144,7 +144,7 @@ def convert(name: str, source: Path, folder: Path, examples: Examples) -> Path:
         name: The format.
         source: The SavedModel.
         folder: The parent of the target directory, which is named after the format.
-        examples: Representative ones, one in each.
+        examples: Representative examples, one in each batch.
 
     Returns:
         The version's directory: `source` itself for a SavedModel.

@@ -30,8 +30,8 @@ class Scored:
 
     Attributes:
         name: `checkpoint`, or the format, with the inputs of the score if they are not the model's.
-        metrics: On the validation data, by name.
-        bytes: Its size.
+        metrics: The metrics on the validation data, by name.
+        bytes: The size.
         milliseconds: The median of one example, or None if it failed.
         reason: Why it is rejected, or empty if it is accepted.
     """

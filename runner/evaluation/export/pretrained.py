@@ -17,7 +17,7 @@ def write(model: tf_keras.Model, folder: Path, step: int) -> dict[str, Any]:
     Args:
         model: Has the weights.
         folder: A new directory for the checkpoint.
-        step: The weights'.
+        step: The step of the weights.
 
     Returns:
         Facts for JSON: `items`, by Model Garden's names, and the number of their weights.

@@ -13,7 +13,7 @@ from runner.errors import ConfigError
 MODEL = "model"
 """The signature with the model's own inputs and outputs."""
 SERVING = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
-"""The signature that is served: `MODEL`, or the one that a task's `serving` adds."""
+"""The signature to serve: `MODEL`, or the signature that a task's `serving` adds."""
 
 Run = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
 """Maps a model's inputs to its outputs, by name."""

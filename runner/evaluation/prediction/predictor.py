@@ -27,8 +27,8 @@ class Batch(NamedTuple):
     """A batch of inputs and its predictions, as structures of tensors for each replica.
 
     Attributes:
-        inputs: In the form of the task's data.
-        outputs: Columns.
+        inputs: The inputs, in the form of the task's data.
+        outputs: The columns.
     """
 
     inputs: tuple[Any, ...]

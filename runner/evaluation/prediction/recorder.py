@@ -33,7 +33,7 @@ class Recorder:
         made: Makes the rows.
         progress: The position of the first batch.
         made_of: The provenance, recorded with the parts.
-        clock: Seconds, for tests to inject.
+        clock: Returns seconds. Tests can replace it.
 
     Attributes:
         examples: The number of received examples.
