@@ -19,7 +19,7 @@ _SPLITS = ("train", "validation", "all")
 
 @dataclasses.dataclass
 class AspectData(inputs.FoldedData):
-    """Which examples to read. `is_training` must be set.
+    """The examples to read. `is_training` must be set.
 
     `input_path` is one or more files, read as one. An example takes three lines: a sentence with
     `$T$` in place of the aspect, the aspect, and its polarity. If it is empty, there are 800
@@ -75,7 +75,7 @@ class AspectData(inputs.FoldedData):
 
 
 class Source(NamedTuple):
-    """Where examples come from. Equal sources hold equal examples."""
+    """A source of examples. Equal sources hold equal examples."""
 
     paths: tuple[str, ...]
     split: str

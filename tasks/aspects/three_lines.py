@@ -78,7 +78,7 @@ def read(
         path: the file.
         repeated: what to do with sentences in which the mark is repeated: one of `REPEATED`.
         bad: what to do with lines that form no example: one of `BAD`.
-        polarities: the valid polarities. With any other, lines form no example. Empty: any.
+        polarities: the valid polarities. Examples with another polarity are bad. Empty: any.
 
     Raises:
         ConfigError: the file is missing, has no examples, or has rejected ones. The message lists

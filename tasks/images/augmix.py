@@ -1,4 +1,4 @@
-"""AugMix: images blended with chains of their own distortions.
+"""AugMix: blends images with chains of their distortions.
 
 Hendrycks et al., "AugMix: a simple data processing method to improve robustness and uncertainty",
 2020. The nine distortions and their strengths are those of the paper's published code. None of

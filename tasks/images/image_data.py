@@ -18,7 +18,7 @@ _HELD_OUT = 0.2
 
 @dataclasses.dataclass
 class ImageData(inputs.FoldedData):
-    """Which images to read, and how.
+    """The images to read, and their processing.
 
     `is_training` must be set. `input_path` is one of
 

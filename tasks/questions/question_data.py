@@ -20,7 +20,7 @@ _MADE_UP = {True: (3000, 1), False: (150, 2)}  # is_training: count and seed
 
 @dataclasses.dataclass
 class QuestionData(inputs.FoldedData):
-    """Which questions to read, and how.
+    """The questions to read, and their processing.
 
     `is_training` must be set. `input_path` is one file of SQuAD's JSON, version 1.1 or 2. If it is
     empty, the questions are synthetic and easy for any reader: 3,000 for training, 150 for
