@@ -186,7 +186,7 @@ def _stands_for(field: Field, experiment: cfg.ExperimentConfig) -> Field:
         if not all(low < high for low, high in pairwise([0, *values, 1])):
             raise ConfigError(field.line("must ascend between 0 and 1"))
         if field.section.boundaries:
-            raise ConfigError(field.line("stands for EpochsConfig.boundaries: give one"))
+            raise ConfigError(field.line("replaces EpochsConfig.boundaries: set only one"))
     elif not all(math.isfinite(value) and value >= 0 for value in values):
         raise ConfigError(field.line("must be 0 or more"))
     if field.name == "interval_epochs":
@@ -233,7 +233,7 @@ def _agree(field: Field, steps: Field, number: int | list[int]) -> None:
     if steps.value and own and _listed(steps.value) != number:
         none = "[]" if isinstance(number, list) else "0"
         raise ConfigError(
-            steps.line(f"{field.shown()} makes it {number}: give one, and {none} for the other")
+            steps.line(f"{field.shown()} makes it {number}: set one, and the other to {none}")
         )
 
 

@@ -25,7 +25,7 @@ def parameters(experiment: cfg.ExperimentConfig, folds: int, fold: int) -> dict[
     task = experiment.task
     for path, data in _data(task):
         if data is None:
-            raise ConfigError(f"{type(task).__name__} has no {path}: a fold cannot validate")
+            raise ConfigError(f"{type(task).__name__} has no {path}, so a fold cannot validate")
         if not hasattr(data, "folds"):
             raise ConfigError(
                 f"{path} of {type(task).__name__} has no field 'folds': derive "
@@ -63,7 +63,12 @@ def problems(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
     for side, data in ((_SIDES[0], train), (path, validation)):
         folds = getattr(data, "folds", 0)
         if 0 < folds <= getattr(data, "fold", 0):
-            yield Invalid(side, data, "fold", f"must be below folds = {folds}: they count from 0")
+            yield Invalid(
+                side,
+                data,
+                "fold",
+                f"must be below folds = {folds}, because folds are numbered from 0",
+            )
             return
     if not getattr(train, "folds", 0) and not getattr(validation, "folds", 0):
         return

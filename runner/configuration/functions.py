@@ -65,7 +65,7 @@ def load(config: FunctionConfig) -> functools.partial[Any]:
     try:
         inspect.signature(found).bind_partial(**arguments)
     except TypeError as error:
-        raise ConfigError(f"takes other arguments: {error}") from error
+        raise ConfigError(f"does not take these arguments: {error}") from error
     except ValueError:  # a built-in function has no signature
         pass
     return functools.partial(found, **arguments)

@@ -127,7 +127,11 @@ class _Resolver:
             value = self._value(binding.value, binding.source)
             sizes.check(value)
         except (sizes.TooLargeError, RecursionError) as error:
-            why = "too many macros in macros" if isinstance(error, RecursionError) else error
+            why = (
+                "macros refer to each other too deeply"
+                if isinstance(error, RecursionError)
+                else error
+            )
             raise ConfigError(f"{named.name}.{binding.parameter}: {why}") from None
         if isinstance(value, gin_parser.Bare):
             if typecheck.is_text(parameter.hint) or not typecheck.may_be_text(parameter.hint):

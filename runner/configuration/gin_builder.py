@@ -209,7 +209,7 @@ def _refusal(error: Exception, tree: gin_tree.Tree) -> str:
     if isinstance(error, ValueError):
         what = f"{name}: {what}"
     elif what.startswith("Unknown type"):
-        what = f"{name} holds more than numbers, strings, lists and official Configs: {what}"
+        what = f"{name} has values other than numbers, strings, lists and configs: {what}"
     else:
         what = f"{name} cannot be built: {type(error).__name__}: {what} ({user_code.blame(error)})"
     references = [place for (_, each), place in tree.built.items() if each.__name__ == name]

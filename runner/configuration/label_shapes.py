@@ -43,8 +43,8 @@ def check(method: Callable[..., Any], args: tuple, kwargs: Mapping[str, Any], be
         place = users[-1].place if users else user_code.place(method)
         raise ConfigError(
             f"{place}: labels {labels} against outputs {outputs} make {result.shape}: each label "
-            "meets the output of every example. Give the labels a last axis of one "
-            "(labels[:, None]), or take it from the outputs (tf.squeeze(model_outputs, -1))"
+            "is combined with the output of every example. Add a last axis to the labels "
+            "(labels[:, None]), or remove it from the outputs (tf.squeeze(model_outputs, -1))"
         )
 
 

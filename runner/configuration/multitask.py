@@ -135,7 +135,7 @@ def problems(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
     if not evaluates_own(experiment):
         for index, one in enumerate(sets):
             if one.task is None:
-                needs = "must be given for each set, or for none"
+                needs = "must be set for each set, or for none"
                 yield Invalid(f"run.evaluation_sets[{index}]", one, "task", needs)
     if trains_several(experiment.task):
         yield from _of_several(experiment)
@@ -164,7 +164,7 @@ def _of_several(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
         yield Invalid("task", task, "task_routines", "must name at least one task")
     for index, routine in enumerate(task.task_routines):
         if not names[index] or names.index(names[index]) < index:
-            needs = "must be given, and differ from those of the other tasks"
+            needs = "must be set, and differ from those of the other tasks"
             yield Invalid(f"task.task_routines[{index}]", routine, "task_name", needs)
     if run.test.data is not None:
         needs = "is for an experiment with one task"

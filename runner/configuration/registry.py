@@ -34,7 +34,7 @@ def experiment(name: str) -> cfg.ExperimentConfig:
         known = sorted(names())
         raise ConfigError(
             f"--experiment={name}: no such experiment{did_you_mean(name, known)}\n"
-            f"registered are {', '.join(known)}\nOne of your own needs its module imported: "
+            f"registered are {', '.join(known)}\nFor your own experiment, import its module: "
             "--gin_file=mine.gin, with the line: import my_module"
         ) from None
 

@@ -48,7 +48,7 @@ def of(experiment: cfg.ExperimentConfig, source: str) -> str:
 def _model(experiment: cfg.ExperimentConfig, field: origins.Field) -> str:
     model = getattr(experiment.task, "model", None)
     if model is None:
-        raise ConfigError(field.line("{model} stands for nothing: the task has no model"))
+        raise ConfigError(field.line("{model} has no value, because the task has no model"))
     return getattr(model, "type", None) or type(model).__name__.removesuffix("Config").lower()
 
 

@@ -104,19 +104,19 @@ def _sets(run: RunConfig) -> Iterator[Invalid]:
     for index, one in enumerate(run.evaluation_sets):
         path = f"run.evaluation_sets[{index}]"
         if one.examples and one.share != 1:
-            needs = f"cannot be combined with share = {one.share}: give one"
+            needs = f"cannot be combined with share = {one.share}: set only one"
             yield Invalid(path, one, "examples", needs)
         if one.steps and (one.examples or one.share != 1):
-            needs = "cannot be combined with examples or share: give one"
+            needs = "cannot be combined with examples or share: set only one"
             yield Invalid(path, one, "steps", needs)
         prefix = one.prefix or f"{one.name}/"
         if prefix == TEST:
-            needs = f"uses the metric prefix {TEST!r}, which the test at the end has"
+            needs = f"uses the metric prefix {TEST!r}, which the final test uses"
             yield Invalid(path, one, "name", needs)
         elif one.name in names and one.name:
-            yield Invalid(path, one, "name", "is the name of another set, too")
+            yield Invalid(path, one, "name", "is also the name of another set")
         elif prefix in prefixes and one.name:
-            needs = f"uses the metric prefix {prefix!r}, which another set has"
+            needs = f"uses the metric prefix {prefix!r}, which another set uses"
             yield Invalid(path, one, "prefix", needs)
         names.add(one.name)
         prefixes.add(prefix)
@@ -127,7 +127,7 @@ def _groups(run: RunConfig) -> Iterator[Invalid]:
     for index, one in enumerate(run.variable_groups):
         path = f"run.variable_groups[{index}]"
         if one.name in names and one.name:
-            yield Invalid(path, one, "name", "is the name of another group, too")
+            yield Invalid(path, one, "name", "is also the name of another group")
         names.add(one.name)
         if one.trainable and one.rate_scale == 1 and not one.initializer:
             needs = "has no effect without rate_scale, trainable = False or initializer"
@@ -161,12 +161,12 @@ def _data(path: str, section: base_config.Config, *, evaluates: bool) -> Iterato
     if evaluates and data.global_batch_size < 1:
         yield Invalid(path, data, "global_batch_size", "must be 1 or more")
     if data.is_training:
-        yield Invalid(path, data, "is_training", "must be False: these data are evaluated")
+        yield Invalid(path, data, "is_training", "must be False, because these data are evaluated")
     if drops_remainder(data):
-        needs = "has no effect: every example counts; leave it out"
+        needs = "has no effect, because every example is evaluated; remove it"
         yield Invalid(path, data, "drop_remainder", needs)
     if path == "run.test.data" and getattr(data, "folds", None):
-        yield Invalid(path, data, "folds", "must be 0: the test counts all of its data")
+        yield Invalid(path, data, "folds", "must be 0, because the test uses all of its data")
 
 
 def _without_effect(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
@@ -184,7 +184,7 @@ def _without_effect(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
         yield Invalid("run.epochs", run.epochs, "stopping_from", needs)
     in_epochs = any(field.name != "boundary_shares" for field in epochs.given(experiment))
     if run.epochs.examples and not in_epochs:
-        needs = "has no effect: nothing is given in epochs"
+        needs = "has no effect, because no length is given in epochs"
         yield Invalid("run.epochs", run.epochs, "examples", needs)
     if run.summary_seconds and not run.draws("train"):
         needs = "has no effect without TensorBoard's events of training (RunConfig.tensorboard)"

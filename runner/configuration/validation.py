@@ -150,10 +150,12 @@ def _combinations(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
     for part in ("train", "eval"):
         loop, function = f"{part}_tf_while_loop", f"{part}_tf_function"
         if getattr(trainer, loop) and not getattr(trainer, function):
-            needs = f"needs {loop} = False: a loop in a graph is a function"
+            needs = f"needs {loop} = False, because a loop in a graph is a function"
             yield Invalid("trainer", trainer, function, needs)
     if trainer.optimizer_config.ema is not None and runtime.mixed_precision_dtype == "float16":
-        needs = "does not work with OptimizationConfig.ema in official's optimizers; use 'bfloat16'"
+        needs = (
+            "does not work with OptimizationConfig.ema in Model Garden's optimizers; use 'bfloat16'"
+        )
         yield Invalid("runtime", runtime, "mixed_precision_dtype", needs)
     kind = runtime.distribution_strategy
     if runtime.tpu and kind != "tpu":
@@ -166,7 +168,7 @@ def _combinations(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
     whole = "task.validation_data"
     data = getattr(experiment.task, "validation_data", None)
     if run_validation.drops_remainder(data):
-        needs = "has no effect: the whole validation set counts; leave it out"
+        needs = "has no effect, because the whole validation set is evaluated; remove it"
         yield Invalid(whole, data, "drop_remainder", needs)
 
 
@@ -205,7 +207,7 @@ def _clipping(trainer: cfg.TrainerConfig) -> Iterator[Invalid]:
         norm, other = getattr(section, "clipnorm", None), getattr(section, "global_clipnorm", None)
         if norm is not None and other is not None:
             needs = (
-                f"cannot be combined with global_clipnorm = {other}: give one, None for the other"
+                f"cannot be combined with global_clipnorm = {other}: set one, and the other to None"
             )
             yield Invalid(path, section, "clipnorm", needs)
 

@@ -105,7 +105,7 @@ def _checked(hosts: list[Any], index: int, where: str) -> Cluster:
         if not re.fullmatch(r"(\[[\da-fA-F:.]+\]|[^\s:/]+):\d{1,5}", str(host)):
             raise ConfigError(f"{where}: {host!r} is not a host and a port, such as node1:2222")
     if twice := next((host for host in hosts if hosts.count(host) > 1), ""):
-        raise ConfigError(f"{where} names {twice} twice; each worker needs a port of its own")
+        raise ConfigError(f"{where} names {twice} twice; each worker needs its own port")
     if not 0 <= index < len(hosts):
         raise ConfigError(
             f"{where}: of {len(hosts)} workers, this one's index must be from 0 to "

@@ -63,8 +63,8 @@ class Lines:
                 said = line.heard()
             except (OSError, ValueError) as error:
                 raise RunnerError(
-                    f"{self._cluster.name(index)} has gone before all workers were connected; "
-                    "start the same command again, for all workers"
+                    f"{self._cluster.name(index)} was lost before all workers were connected; "
+                    "rerun the command on all workers"
                 ) from error
             _raise_told(said or {})
             if said:
@@ -182,7 +182,7 @@ class _Line:
             check()
             left = end - time.monotonic()
             if left < 0:
-                raise TimeoutError("the other end said nothing")
+                raise TimeoutError("the other end sent nothing")
             self._connection.settimeout(min(max(left, 0.001), _AGAIN_SECONDS))
             with contextlib.suppress(TimeoutError):
                 self._receive()
@@ -208,12 +208,12 @@ class _Line:
         text, ended, rest = self._rest.partition(b"\n")
         if not ended:
             if len(text) > _LONGEST:
-                raise ValueError("this is too long for what a worker says")
+                raise ValueError("the message is too long for a worker's")
             return None
         self._rest = rest
         said = json.loads(text)
         if not isinstance(said, dict):
-            raise ValueError(f"{said!r} is not what a worker says")
+            raise ValueError(f"{said!r} is not a worker's message")
         return said
 
 
@@ -321,7 +321,7 @@ def _check_index(cluster: Cluster, index: int, size: int, lines: Mapping[int, _L
             f"worker {index} expects {size} workers, and {cluster.name(0)} {cluster.size}"
         )
     if index in lines or not 0 < index < size:
-        raise ConfigError(f"two processes say that they are {cluster.name(index)}")
+        raise ConfigError(f"two processes claim to be {cluster.name(index)}")
 
 
 def _compare(cluster: Cluster, facts: Facts, came: Mapping[int, Facts]) -> None:

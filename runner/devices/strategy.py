@@ -83,7 +83,7 @@ def check_joined(devices: tf.distribute.Strategy) -> None:
     """Rejects a caller's strategy for several workers in a mode that runs in one process."""
     own = connected(devices)
     if own is not None and team.current().size == 1:
-        raise ConfigError(f"this is done by one process, but the strategy given makes it {own}")
+        raise ConfigError(f"this mode runs in one process, but the given strategy makes it {own}")
 
 
 def _tf_config() -> dict[str, str]:
@@ -165,7 +165,7 @@ def _connect(
         lines.check()
         if thread.is_alive() and time.monotonic() > end:
             names = lines.unreachable()
-            where = f"; nobody answers at {', '.join(names)}" if names else ""
+            where = f"; no answer from {', '.join(names)}" if names else ""
             raise RunnerError(
                 f"{own.name(own.index)}: TensorFlow did not connect all workers within "
                 f"{seconds:g} s ({meeting.FIELD}){where}"

@@ -95,7 +95,7 @@ class FinalTest:
         """Explains the missing best checkpoint, if all evaluations were too early for one."""
         first = self._config.run.retention.from_step
         if first and all(row.step < first for row in self._rows.evaluations):
-            return f", as no evaluation came at step {first:,} or later"
+            return f", as there was no evaluation at step {first:,} or later"
         return ""
 
     def _test(self, step: int, weights: Weights, path: Path) -> records.Test:

@@ -148,7 +148,7 @@ def _check_foreign(each: _Watched, own: list[str] | None, known: list[str] | Non
     if known is None and own is not None and each.metric not in own:
         produces = (
             f"the evaluator {each.source!r} is not running; this task produces {', '.join(own)}; "
-            "start the evaluator first if it has metrics of its own"
+            "start the evaluator first if it has other metrics"
         )
         raise ConfigError(_missing(each, produces, own))
 

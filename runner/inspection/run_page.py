@@ -114,7 +114,7 @@ def _figures(run: Run) -> Iterator[tuple[str, str, str]]:
         yield "duration", goodput.shown(run.time.seconds), starts
     rates = sorted(x for x in run.training.get("steps_per_second", ()) if x is not None)
     if rates:
-        yield "steps a second", curves.number(rates[len(rates) // 2]), "median"
+        yield "steps per second", curves.number(rates[len(rates) // 2]), "median"
     if isinstance(count := run.overview.get("parameters"), int):
         yield "parameters", text.short(count), ""
 

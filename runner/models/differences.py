@@ -22,7 +22,7 @@ def between(old: str, new: str) -> str:
     before, after = (copies.unbuilt(json.loads(each)["model"]) for each in (old, new))
     lines = [*_layers(before, after), *_compiled(before, after)]
     more = f" and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
-    return "; ".join(lines[:_SHOWN]) + more or "its configuration is another one"
+    return "; ".join(lines[:_SHOWN]) + more or "its configuration differs"
 
 
 def _layers(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
@@ -31,7 +31,7 @@ def _layers(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str
         yield f"it is a {after['class_name']}, and was a {before['class_name']}"
     for was, now in zip(old, new, strict=False):
         if was.get("class_name") != now.get("class_name"):
-            yield f"{_named(now)} is in the place of {_named(was)}"
+            yield f"{_named(now)} replaces {_named(was)}"
             return  # the following layers may merely have moved
         if changes := list(_changes(was.get("config"), now.get("config"))):
             yield f"{_named(now)}: {', '.join(changes)}"

@@ -304,7 +304,7 @@ def _check_lengths(arrays: Arrays, where: str) -> None:
         raise ConfigError(f"{where}: {scalar} is a single number, not one for each example")
     if len(set(sizes.values())) > 1:
         shown = ", ".join(f"{size:,} of {name}" for name, size in sizes.items())
-        raise ConfigError(f"{where}: as many examples are needed of each: there are {shown}")
+        raise ConfigError(f"{where}: all need the same number of examples: there are {shown}")
     if not arrays.size:
         raise ConfigError(f"{where}: there are no examples")
 

@@ -38,7 +38,7 @@ def freeze(groups: Sequence[VariableGroupConfig], model: tf_keras.Model) -> list
         return []
     if not getattr(model, "built", True):
         raise ConfigError(
-            "VariableGroupConfig.trainable = False needs a model that build_model returns built"
+            "VariableGroupConfig.trainable = False requires that build_model returns a built model"
         )
     before = list(model.trainable_variables)
     keras_internals.freeze(model, lambda variable: _is_frozen(variable, groups))

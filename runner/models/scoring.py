@@ -142,8 +142,8 @@ def of(model: Any) -> Compiled | None:
         defined = getattr(type(model), name, None)
         if defined and defined.__module__.partition(".")[0] not in ("keras", "tf_keras"):
             raise ConfigError(
-                f"{type(model).__name__} has a {name} of its own, which would not be called: write "
-                "a task (see 'Your own task'), or use add_loss and compile"
+                f"{type(model).__name__} overrides {name}, which would not be called: write a task "
+                "(see 'Write your own task'), or use add_loss and compile"
             )
     stored = copies.compile_config(model)
     if not stored:
@@ -180,8 +180,8 @@ def check(loss: Any, labels: Any, outputs: Any, where: str) -> None:
         unscored = [name for name in loss if name in outputs and name not in labels]
         if unscored and "class_name" not in loss:
             raise ConfigError(
-                f"{where}: y has no {', '.join(map(repr, unscored))}, which the model is compiled "
-                "with a loss for; Keras would leave that loss out"
+                f"{where}: y has no {', '.join(map(repr, unscored))}, for which the model is "
+                "compiled with a loss; Keras would omit that loss"
             )
     parts = (
         [labels[name] for name in outputs if name in labels]

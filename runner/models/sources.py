@@ -96,7 +96,7 @@ class Sources:
             return examples.read(called(named, part), self.where(part))
         raise ConfigError(
             f"there are no {part} data: bind SupervisedConfig.{part} to a function of yours, or "
-            f"set task.{part}_data.input_path to an .npz (runner.fit leaves no data in its run)"
+            f"set task.{part}_data.input_path to an .npz (runner.fit does not store its data)"
         )
 
 

@@ -274,7 +274,7 @@ def build_several(
     make = getattr(built, "build_multitask_model", None)
     if make is None:
         raise ConfigError(
-            f"{user_code.place(kind)}: nothing says how to make the model for the tasks of "
+            f"{user_code.place(kind)}: no registered class builds the model for the tasks of "
             f"{kind.__name__}: derive a class from official.modeling.multitask.multitask.MultiTask "
             "that has the method build_multitask_model, and write @task_factory.register_task_cls("
             f"{kind.__name__}) above it"

@@ -85,7 +85,7 @@ def choose(call: Call, which: str) -> Path:
     if len(found) > 1:
         names = text.some([path.name for path in found])
         raise ConfigError(
-            f"{{checkpoint}} names {names}; an export is of one checkpoint", checkpoint=which
+            f"{{checkpoint}} names {names}; export takes one checkpoint", checkpoint=which
         )
     return found[0]
 

@@ -49,7 +49,7 @@ def find_batch(call: Call, output: Path | None = None, *, dry_run: bool = False)
     if first < 1:
         raise ConfigError("task.train_data has no global_batch_size, which find_batch would change")
     if dry_run or first == options.largest:
-        trials, ended = [batch_trial.measure(call, first)], "only one size was asked for"
+        trials, ended = [batch_trial.measure(call, first)], "only one size was requested"
     else:
         trials, ended = _search(call, first)
     found = {"status": "rehearsed" if dry_run else "done", **_summary(trials, ended)}

@@ -150,9 +150,9 @@ def _check_alone(call: Call, own: Cluster, *, takes_mean: bool) -> None:
     """Raises ConfigError if the call needs a feature that only a single process has."""
     config = call.config
     if getattr(config.task, "pruning", None):
-        raise ConfigError(f"task.pruning is done by one process, but this is {own}")
+        raise ConfigError(f"task.pruning works in only one process, but this is {own}")
     if weight_mean.is_wanted(config) or takes_mean:
-        raise ConfigError(f"a mean of weights is taken by one process, but this is {own}")
+        raise ConfigError(f"a mean of weights needs one process, but this is {own}")
 
 
 def _hear_taken_later(own: Cluster, stop: signals.Stop) -> None:

@@ -145,7 +145,7 @@ class Decisions:
             if same and (self._stopping.reason(trend) or self._for_stopping.is_empty):
                 return stop.reason
             console.say(
-                f"the rule that stopped the run has changed, so it continues: {stop.reason}"
+                f"the rule that stopped the run has changed, so the run continues: {stop.reason}"
             )
             self._rows.drop(stop)
         return None

@@ -67,7 +67,7 @@ def largest_first(
     except Exception as error:  # raised by the task's code, which may need whole batches
         return [], f"the task's validation_step fails for one example: {user_code.summary(error)}"
     if len(losses) != len(identities):
-        return [], f"the batch has {len(losses)} rows of {len(identities)} examples"
+        return [], f"the batch has {len(losses)} rows for {len(identities)} examples"
     found = [ExampleLoss(*pair) for pair in zip(identities, losses, strict=True)]
     return sorted(found, key=_size, reverse=True), ""
 

@@ -714,7 +714,7 @@ WRONG = {
     ),
     "a dropped remainder": (
         ["validation/shapes.DataConfig.drop_remainder = True"],
-        "validation counts",
+        "validation evaluated",
     ),
     "metric comparison": (
         ["cfg.TrainerConfig.best_checkpoint_metric_comp = 'highr'"],
@@ -871,7 +871,7 @@ WRONG_RUN = {
     ),
     "a dropped remainder of a test": (
         [*TEST, "test/shapes.DataConfig.drop_remainder = True"],
-        "effect counts",
+        "effect evaluated",
     ),
     "batch of a test": (
         [*TEST, "test/shapes.DataConfig.global_batch_size = 0"],
@@ -987,7 +987,7 @@ def test_a_broken_module_is_named_with_its_own_line(folder, module, text, said):
     ("task", "said"),
     [
         ("NeedsSize", "NeedsSize.size must"),
-        ("HoldsPlain", "HoldsPlain strings Configs"),
+        ("HoldsPlain", "HoldsPlain strings configs"),
         ("Broken", "Broken AttributeError"),
     ],
 )

@@ -278,7 +278,7 @@ def test_shares_ascend_between_0_and_1(shares):
 
 def test_boundaries_in_epochs_and_in_shares_are_refused():
     (line,) = complaints(made(overrides=rate("stepwise"), boundaries=(1,), boundary_shares=(0.5,)))
-    says(line, "EpochsConfig.boundary_shares 0.5 stands EpochsConfig.boundaries")
+    says(line, "EpochsConfig.boundary_shares 0.5 replaces EpochsConfig.boundaries")
 
 
 def test_boundaries_in_steps_and_in_shares_are_refused():

@@ -57,7 +57,7 @@ MISTAKES = {
                           "effect PlateauConfig.higher lower"),
     "a loop that is no graph": ("trainer.train_tf_function", "TrainerConfig.train_tf_function",
                                 "false", "False", "needs train_tf_while_loop False"),
-    "epochs and steps": ("run.epochs.train", "EpochsConfig.train", "3", "3", "give one"),
+    "epochs and steps": ("run.epochs.train", "EpochsConfig.train", "3", "3", "set one"),
     "a negative length": ("run.epochs.train", "EpochsConfig.train", "-3", "-3", "0 more"),
 }  # fmt: skip
 

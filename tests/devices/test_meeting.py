@@ -120,7 +120,7 @@ def test_a_worker_that_ends_before_it_is_connected_ends_the_others(hosts):
         told(lines)
 
     errors = met(hosts, [SAME] * 3, inside=inside)
-    assert f"worker 1 ({hosts[1]}) has gone" in str(errors[0])
+    assert f"worker 1 ({hosts[1]}) was lost" in str(errors[0])
     assert str(errors[2]) == str(errors[0])
 
 

@@ -78,7 +78,7 @@ def test_a_chief_that_is_killed_before_it_is_connected_ends_the_others(hosts, st
     connection.close()
     assert workers.wait() == [1], workers.said(1)
     (text,) = complaints(workers, 1)
-    assert f"worker 0 ({hosts[0]}) has gone" in text
+    assert f"worker 0 ({hosts[0]}) was lost" in text
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

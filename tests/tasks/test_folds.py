@@ -303,7 +303,7 @@ def test_more_folds_than_examples_are_refused_before_a_trial_starts(tmp_path, ca
         (
             ["ImageData.folds = 5", "TestConfig.data = @test/image_data.ImageData()",
              "test/ImageData.is_training = False", "test/ImageData.global_batch_size = 9"],
-            "run.test.data.folds 5 0 test counts",
+            "run.test.data.folds 5 0 test uses",
         ),
     ],
 )  # fmt: skip

@@ -256,7 +256,7 @@ X, Y = np.zeros((6, 4)), np.arange(6) % 3
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ((X, Y[:5]), "examples needed 6 5"),
+        ((X, Y[:5]), "number examples 6 5"),
         (({"a": X, "b": X[:2]}, Y), "6 2"),
         ((np.where(np.eye(6, 4), np.nan, 0), Y), "values finite 4 6"),
         ((X, Y, np.zeros(6)), "sample_weight 0"),

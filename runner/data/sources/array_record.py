@@ -40,7 +40,7 @@ class ArrayRecords(Source):
         except (RuntimeError, ValueError) as error:
             raise ConfigError(f"{path}: {str(error).splitlines()[0]}") from error
         if not records:
-            raise ConfigError(f"{path} has no examples, or is no ArrayRecord file")
+            raise ConfigError(f"{path} has no examples, or is not an ArrayRecord file")
         return reader
 
     @property

@@ -55,7 +55,7 @@ def of(path: Path) -> Index:
         numbers = _built(path, facts)
         _write(stored, numbers)
     if numbers[-1] != facts.st_size:
-        raise ConfigError(f"{stored} does not match {path}: remove it, and it is built again")
+        raise ConfigError(f"{stored} does not match {path}: remove it, so that it is rebuilt")
     return Index(numbers[_HEAD:], numbers[3:7].tobytes().hex())
 
 

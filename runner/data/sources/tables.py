@@ -196,7 +196,7 @@ def _line_groups(path: Path) -> tuple[list[int], list[int]]:
 def _check_schemas(schemas: Sequence[pa.Schema], paths: Sequence[Path]) -> None:
     for schema, path in zip(schemas, paths, strict=True):
         if not schema.equals(schemas[0]):
-            raise ConfigError(f"{path} has other columns than {paths[0]}")
+            raise ConfigError(f"{path} has different columns than {paths[0]}")
 
 
 def _spec(field: pa.Field, name: str) -> tf.TensorSpec:

@@ -103,7 +103,7 @@ def _onnx(source: Path, target: Path, _: Examples) -> None:
     command = [sys.executable, "-m", "tf2onnx.convert", *names, f"--output={target}", "--opset=18"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode or not target.exists():
-        raise RunnerError((done.stderr.strip().splitlines() or ["it left no file"])[-1])
+        raise RunnerError((done.stderr.strip().splitlines() or ["it wrote no file"])[-1])
 
 
 FORMATS: Mapping[str, Format] = {

@@ -28,8 +28,8 @@ def write(model: tf_keras.Model, folder: Path, step: int) -> dict[str, Any]:
     items = getattr(model, "checkpoint_items", None)
     if not items:
         raise ConfigError(
-            "ExportConfig.formats: 'pretrained' is for models that name the parts which other "
-            "tasks begin with (checkpoint_items), such as a BERT's encoder; this model names none"
+            "ExportConfig.formats: 'pretrained' is for models that name the parts that other tasks "
+            "start from (checkpoint_items), such as a BERT's encoder; this model names none"
         )
     checkpoint = tf.train.Checkpoint(**items)
     manager = tf.train.CheckpointManager(checkpoint, str(folder), max_to_keep=None)

@@ -65,7 +65,7 @@ def differences(
     found = []
     if before["weights"] != now["weights"]:
         same = before["checkpoint"] == now["checkpoint"]
-        new = "other weights by that name" if same else now["checkpoint"]
+        new = "different weights under that name" if same else now["checkpoint"]
         found.append(f"checkpoint: {before['checkpoint']} -> {new}")
     if before["data"] != now["data"]:
         found.append(f"--data: {before['data']} -> {now['data']}")

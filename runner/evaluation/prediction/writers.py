@@ -205,6 +205,6 @@ def _kind(name: str, parts: Sequence[Path]) -> _Kind:
 
 def _ragged(name: str) -> ConfigError:
     return ConfigError(
-        f"{name!r} has another shape in some examples than in others, which an .npz cannot hold: "
+        f"{name!r} has different shapes in different examples, which an .npz file cannot hold: "
         "write .jsonl or .parquet"
     )

@@ -121,7 +121,7 @@ class _Expansion:
                 counters[variables[index].ref()] = counter
         turns = trip_counts.turns(outcome[0], counters)
         if turns is None and turn + test > 0:
-            raise ops.UncountableError(f"loop '{op.name}' has no fixed number of turns")
+            raise ops.UncountableError(f"loop '{op.name}' has no fixed number of iterations")
         results = {}
         for index in wanted:
             counter = counters.get(variables[index].ref())

@@ -18,7 +18,7 @@ def multiply_adds(op: tf.Operation) -> int:
         UncountableError: a shape is not fixed, or the graph does not show the operation's work.
     """
     if op.type.startswith(_OUT_OF_SIGHT):
-        raise UncountableError(f"'{op.name}' ({op.type}) does its work out of sight")
+        raise UncountableError(f"'{op.name}' ({op.type}) does work that the graph does not show")
     rule = _RULES.get(op.type)
     return rule(op) if rule else 0
 
