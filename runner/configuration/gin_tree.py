@@ -80,7 +80,7 @@ class Tree:
                 yield f"{each.place}: {each.name} has no effect, since nothing builds {what}"
             elif before := self._shadowing(each):
                 found = " and ".join(f"{other.name} ({other.place})" for other in before)
-                yield f"{each.place}: {each.name} has no effect, as inner scopes override it: {found}"
+                yield f"{each.place}: {each.name} has no effect; inner scopes override it: {found}"
 
     def _replaced(self) -> set[tuple[str, Any]]:
         """Returns what the references that later bindings replaced would build, by scope."""
