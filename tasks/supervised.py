@@ -25,7 +25,7 @@ from runner import inputs
 from runner.configuration.functions import FunctionConfig
 from runner.configuration.settings import one_of, setting
 from runner.errors import ConfigError
-from runner.models import examples, models, scoring, sources
+from runner.models import compiled, examples, models, own_steps, scoring, sources
 
 _TINY = 1e-12  # of a probability
 
@@ -132,6 +132,7 @@ class SupervisedTask(base_task.Task):
 
     given = sources.Given()
     run_folder = Path()
+    _own: own_steps.OwnSteps | None = None
 
     @property
     def streams(self) -> bool:
@@ -145,15 +146,16 @@ class SupervisedTask(base_task.Task):
             ConfigError: there is none, or it cannot be trained here.
         """
         config, model = self.task_config, self._origin.model()
-        compiled = models.configured(self._origin.compiled(model), config.loss, config.metrics)
-        if compiled.loss is None and not getattr(model, "losses", ()):
+        found = models.configured(self._origin.compiled(model), config.loss, config.metrics)
+        self._own = own_steps.OwnSteps(model) if own_steps.has_own_steps(model) else None
+        if found.loss is None and not getattr(model, "losses", ()) and not self._own:
             raise ConfigError(
                 "there is no loss: compile the model (model.compile(loss=...)), or set "
                 "SupervisedConfig.loss"
             )
-        self._compiled, self._model = compiled, models.trainable(model)
+        self._compiled, self._model = found, models.trainable(model)
         names = self._model.output_names
-        self._loss = scoring.Scores(names, loss=compiled.loss, loss_weights=compiled.loss_weights)
+        self._loss = scoring.Scores(names, loss=found.loss, loss_weights=found.loss_weights)
         self._scores: list[scoring.Scores] = []
         return self._model
 
@@ -168,6 +170,32 @@ class SupervisedTask(base_task.Task):
             return examples.rebatched(found, size, training=params.is_training)
         place = inputs.place if params.is_training else inputs.in_order
         return place(found.size, found.load(), config=params, input_context=input_context)
+
+    def train_step(
+        self,
+        inputs: Any,
+        model: tf_keras.Model,
+        optimizer: tf_keras.optimizers.Optimizer,
+        metrics: Any = None,
+    ) -> Any:
+        """Model Garden's step, or the model's own."""
+        if not self._own:
+            return super().train_step(inputs, model, optimizer, metrics)
+        return self._logged(self._own.train(inputs, optimizer), metrics)
+
+    def validation_step(self, inputs: Any, model: tf_keras.Model, metrics: Any = None) -> Any:
+        """Model Garden's step, or the model's own."""
+        if not self._own:
+            return super().validation_step(inputs, model, metrics)
+        return self._logged(self._own.test(inputs), metrics)
+
+    @tf.autograph.experimental.do_not_convert
+    def _logged(self, logs: Any, metrics: Any) -> Any:
+        """Updates metrics from the values that a model's own step returned."""
+        for metric in metrics or ():
+            if metric.name in logs:
+                metric.update_state(logs[metric.name])
+        return {self.loss: logs[own_steps.LOSS]}
 
     @tf.autograph.experimental.do_not_convert
     def build_losses(
@@ -185,6 +213,9 @@ class SupervisedTask(base_task.Task):
         """New copies of the compiled metrics. With several outputs, also each output's loss."""
         alone = self._sources.has("train") and not self._sources.has("validation")
         part = "train" if training or alone or self.task_config.train_data.folds else "validation"
+        if self._own:
+            specs = examples.specs(self._sources.whole(part))
+            return self._own.metrics(specs, training=training)
         scores = scoring.Scores(
             self._model.output_names,
             metrics=self._compiled.metrics,
@@ -235,8 +266,7 @@ class SupervisedTask(base_task.Task):
     @property
     def _gives_logits(self) -> bool:
         """Whether outputs are logits, according to the loss."""
-        loss = self._compiled.loss
-        return bool(hasattr(loss, "get_config") and loss.get_config().get("from_logits"))
+        return compiled.gives_logits(self._compiled.loss)
 
     @property
     def _is_binary(self) -> bool:

@@ -12,6 +12,7 @@ import tf_keras
 from runner.checkpoints import checkpoint_files, compatibility, integrity
 from runner.core import text
 from runner.errors import ConfigError, RunnerError
+from runner.internals import keras as keras_internals
 from runner.internals import tensorflow as tf_internals
 from runner.storage import urls
 
@@ -96,7 +97,7 @@ def _left(
     model: tf_keras.Model, roots: Mapping[str, Any], found: Iterable[tf.Variable]
 ) -> list[str]:
     """Returns a line for each weight of the model that was not found."""
-    left = {id(each) for each in model.variables} - {id(each) for each in found}
+    left = {id(each) for each in keras_internals.variables(model)} - {id(each) for each in found}
     there = compatibility.variables({"": model, **roots})
     return [compatibility.describe(path, each) for path, each in there if id(each) in left]
 

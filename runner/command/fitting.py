@@ -11,7 +11,7 @@ from runner.command import execution, fit_arguments, from_python, table
 from runner.configuration import task_contract
 from runner.core import layout, signals
 from runner.errors import ConfigError
-from runner.models import compiled_optimizer, copies, differences, examples, sources
+from runner.models import compiled_optimizer, copies, differences, examples, models, sources
 from runner.run_directory import begun
 from runner.runs.call import Call, Given
 
@@ -70,11 +70,11 @@ def fit(
         *gin_params,
     ]
     if made is model and not options.get("allow_config_change"):
-        _check_model(copies.text(model), Path(model_dir))
+        _check_model(model, Path(model_dir))
     experiment = config.load([_GIN], params, trains=True, evaluates=evaluates)
     task: Any = task_contract.build_task(experiment.task, str(model_dir))
     task.given = given
-    with signals.served() as stop:
+    with signals.served() as stop, models.lent(model):
         actions = {name: options.pop(name) for name in fit_arguments.ACTIONS if name in options}
         mode = table.modes()["train_and_eval" if evaluates else "train"]
         call = Call(experiment, Path(model_dir), given=Given(task=task), stop=stop, **actions)
@@ -83,30 +83,29 @@ def fit(
         outcome = execution.run(mode, call, chosen)
     if made is model and outcome.evaluator is not None:
         trained = outcome.evaluator.model
-        copies.copy_weights(getattr(trained, "network", trained), model)
+        trained = getattr(trained, "network", trained)
+        if trained is not model:
+            copies.copy_weights(trained, model)
     return outcome.results
 
 
-def _check_model(text: str, model_dir: Path) -> None:
+def _check_model(model: Any, model_dir: Path) -> None:
     """Checks that the run in a directory was trained with this model.
 
-    Args:
-        text: The model, from `copies.text`.
-        model_dir: The run's directory.
-
     Raises:
-        ConfigError: it was trained with another model.
+        ConfigError: if it was trained with another model.
     """
     path = model_dir / layout.MODEL
-    if not begun.has_checkpoints(model_dir) or not path.is_file():
+    text, _ = copies.text_or_reason(model)
+    if text is None or not begun.has_checkpoints(model_dir) or not path.is_file():
         return
     before = path.read_text(encoding="utf-8")
     if copies.fingerprint(before) != copies.fingerprint(text):
         raise ConfigError(
             f"runner.fit: the model changed since the run in {model_dir} was trained: "
             f"{differences.between(before, text)}\n"
-            "pass the original model, or start a new run in another {model_dir}; with "
-            "{allow_config_change}, the run continues with the changed model if its weights fit",
+            "pass the same model again, or choose another {model_dir}; {allow_config_change} "
+            "continues with the changed one, if its weights fit",
             model_dir=None,
             allow_config_change=True,
         )
@@ -151,7 +150,7 @@ def _of_model(model: Any, compiled: Any, own: Sequence[str]) -> Iterator[str]:
     if mixed:
         yield f"RuntimeConfig.mixed_precision_dtype = {mixed.pop().removeprefix('mixed_')!r}"
     if compiled is model:
-        yield f"SupervisedConfig.fingerprint = {copies.fingerprint(copies.text(model))!r}"
+        yield f"SupervisedConfig.fingerprint = {copies.identity(model)!r}"
 
 
 def _of_data(given: Any, lengths: dict[str, Any], own: Sequence[str]) -> Iterator[str]:

@@ -319,7 +319,7 @@ def is_one_cpu(strategy: tf.distribute.Strategy) -> bool:
 
 def describe(strategy: tf.distribute.Strategy, model: tf_keras.Model) -> str:
     """Describes the devices that hold a model, and how many GPUs stay idle."""
-    variable, *_ = strategy.experimental_local_results(model.variables[0])
+    variable, *_ = strategy.experimental_local_results(keras_internals.variables(model)[0])
     kind = tf.DeviceSpec.from_string(variable.device).device_type
     count = strategy.num_replicas_in_sync
     gpus = len(tf.config.list_physical_devices("GPU"))

@@ -92,7 +92,13 @@ def sublayers(layer: tf_keras.layers.Layer | tf.Module) -> Iterator[tf_keras.lay
 
 def weights(layer: tf_keras.layers.Layer | tf.Module) -> Sequence[tf.Variable]:
     """Returns the variables of a layer, or of a module that is not a layer."""
-    return layer.weights if hasattr(layer, "weights") else layer.variables
+    held = layer.weights if hasattr(layer, "weights") else layer.variables
+    return [each for each in held if isinstance(each, tf.Variable)]
+
+
+def variables(model: tf_keras.Model) -> list[tf.Variable]:
+    """Returns a model's variables, without the tables that layers with a vocabulary add."""
+    return [each for each in model.variables if isinstance(each, tf.Variable)]
 
 
 def freeze(model: tf_keras.Model, frozen: Callable[[tf.Variable], bool]) -> None:
@@ -125,6 +131,51 @@ def hidden_state(model: tf_keras.Model) -> list[tf.random.Generator | tf.Variabl
     states = tf.nest.flatten([layer.states for layer in recurrent])
     kinds = (tf.random.Generator, tf.Variable)
     return [each for each in (*generators, *states) if isinstance(each, kinds)]
+
+
+@contextlib.contextmanager
+def optimizer_replaced(model: Any, optimizer: Any) -> Iterator[None]:
+    """Gives a model of either Keras another optimizer inside the context.
+
+    The model does not track it, so its checkpoints stay the same.
+    """
+    before = getattr(model, "optimizer", None)
+    object.__setattr__(model, "optimizer", optimizer)
+    try:
+        yield
+    finally:
+        object.__setattr__(model, "optimizer", before)
+
+
+@contextlib.contextmanager
+def losses_recorded(model: Any) -> Iterator[list[tf.Tensor]]:
+    """A context that yields a list of what the model's `compute_loss` returns inside it."""
+    computed: list[tf.Tensor] = []
+    method = model.compute_loss
+
+    def compute_loss(*args: Any, **kwargs: Any) -> Any:
+        loss = method(*args, **kwargs)
+        computed.append(loss)
+        return loss
+
+    object.__setattr__(model, "compute_loss", compute_loss)
+    try:
+        yield computed
+    finally:
+        object.__delattr__(model, "compute_loss")
+
+
+def compile_arguments(model: tf_keras.Model) -> dict[str, Any] | None:
+    """Returns the loss, metrics and weights given to `compile`, or None without `compile`."""
+    loss, metrics = (getattr(model, name, None) for name in ("compiled_loss", "compiled_metrics"))
+    if loss is None:
+        return None
+    return {
+        "loss": model.loss,
+        "loss_weights": loss._user_loss_weights,
+        "metrics": metrics._user_metrics,
+        "weighted_metrics": metrics._user_weighted_metrics,
+    }
 
 
 def is_legacy(optimizer: tf_keras.optimizers.Optimizer) -> bool:

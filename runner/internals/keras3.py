@@ -59,6 +59,19 @@ def names_from_the_start() -> Iterator[None]:
         global_state.set_global_attribute(_NUMBERS, held)
 
 
+def compile_arguments(model: Any) -> dict[str, Any] | None:
+    """Returns the loss, metrics and weights given to `compile`, or None without `compile`."""
+    if not model.compiled:
+        return None
+    loss, metrics = model._compile_loss, model._compile_metrics
+    return {
+        "loss": getattr(loss, "_user_loss", None),
+        "loss_weights": getattr(loss, "_user_loss_weights", None),
+        "metrics": getattr(metrics, "_user_metrics", None),
+        "weighted_metrics": getattr(metrics, "_user_weighted_metrics", None),
+    }
+
+
 def compile_config(model: Any) -> dict[str, Any]:
     """Returns a model's `get_compile_config`, with all arguments of losses and metrics."""
     stored, given = model.get_compile_config() or {}, getattr(model, "_compile_config", None)

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -52,7 +52,8 @@ def text(model: Any) -> str:
     keras = library(model)
     try:
         config = keras.saving.serialize_keras_object(model)
-        _add_adapted(config["config"], {layer.name: layer for layer in _adapted(model)})
+        layers = {layer.name: layer for layer in keras_internals.layers(model)}
+        _add_adapted(config["config"], layers)
         if config.get(_COMPILED):
             config[_COMPILED] = compile_config(model)
         return json.dumps({"library": keras.__name__, "model": config}, indent=1)
@@ -82,6 +83,32 @@ def made(text: str, *, of: Any = None) -> Any:
         raise ConfigError(_unable(of, error)) from error
 
 
+def text_or_reason(model: Any) -> tuple[str | None, str]:
+    """The result of `text`, or None and the reason why the model cannot be rebuilt from it."""
+    try:
+        return text(model), ""
+    except ConfigError as error:
+        return None, str(error)
+
+
+def copied(model: Any, text: str, example: Callable[[], Any]) -> tuple[Any, str]:
+    """A copy of a model with its weights, or None and the reason.
+
+    Args:
+        model: A built model of tf_keras or Keras 3.
+        text: The result of the function `text`.
+        example: Returns the features of one example.
+    """
+    try:
+        new = made(text, of=model)
+        if not is_built(new):
+            build(new, example())
+        copy_weights(model, new)
+    except (ConfigError, ValueError, StopIteration) as error:
+        return None, str(error)
+    return new, ""
+
+
 def compiled(text: str) -> dict[str, Any] | None:
     """The serialized arguments of `compile` in `text`, or None if the model was not compiled."""
     return json.loads(text)["model"].get(_COMPILED)
@@ -108,6 +135,16 @@ def fingerprint(text: str) -> str:
     return f"{stored['model']['class_name']}: {_digest(plain)}"
 
 
+def identity(model: Any) -> str:
+    """The fingerprint of a model, or for one without a configuration its class and weights."""
+    stored, _ = text_or_reason(model)
+    if stored is not None:
+        return fingerprint(stored)
+    weights = model.weights if model.built else ()
+    shapes = [(list(weight.shape), str(weight.dtype)) for weight in weights]
+    return f"{type(model).__name__}: {_digest(json.dumps(shapes))}"
+
+
 def unbuilt(stored: Any) -> Any:
     """The content of `text`, without the parts that Keras adds once a model has its weights."""
     if isinstance(stored, list):
@@ -131,6 +168,11 @@ def policies(model: Any) -> set[str]:
 def is_model(value: Any) -> bool:
     """Whether this is a model rather than a function that builds one."""
     return hasattr(value, "get_compile_config")
+
+
+def has_call(model: Any) -> bool:
+    """Whether a model can be called. One that overrides `train_step` may do without."""
+    return type(model).call is not library(model).Model.call
 
 
 def is_built(model: Any) -> bool:
@@ -163,9 +205,13 @@ def build(model: Any, example: Any) -> None:
 
 
 def copy_weights(source: Any, target: Any) -> None:
-    """Gives `target` the weights of `source`, a model of the same layers."""
-    values = iter([value for value, moves in _weights(source) if moves])
-    target.set_weights([next(values) if moves else value for value, moves in _weights(target)])
+    """Gives `target` the weights of `source`, a model of the same layers.
+
+    Raises:
+        ValueError: their weights have other numbers or shapes.
+    """
+    for held, new in zip(_weights(source), _weights(target), strict=True):
+        new.assign(held.numpy())
 
 
 def compile_with(model: Any, changed: dict[str, Any]) -> None:
@@ -212,49 +258,38 @@ def _layers(model: Any) -> Iterator[Any]:
         yield from _layers(layer)
 
 
-def check_vocabularies(model: Any) -> None:
-    """Checks that layers have their vocabularies in their configuration.
-
-    Raises:
-        ConfigError: a layer has adapted to one, which a copy and a checkpoint would lack.
-    """
-    for layer in keras_internals.layers(model):
-        if hasattr(layer, "get_vocabulary") and getattr(layer, "input_vocabulary", ()) is None:
-            raise ConfigError(
-                f"{type(layer).__name__} {layer.name!r} has adapted to its vocabulary, which a run "
-                "cannot keep: create the layer with vocabulary=..., such as the adapted layer's "
-                "get_vocabulary()"
-            )
-
-
 def _adapted(model: Any) -> list[Any]:
     """The normalization layers that have adapted to data, or can."""
     layers = keras_internals.layers(model)
     return [layer for layer in layers if getattr(layer, "adapt_mean", None) is not None]
 
 
-def _add_adapted(config: Any, adapted: dict[str, Any]) -> None:
-    """Adds the statistics of adapted normalization layers to their configuration.
+def _add_adapted(config: Any, layers: dict[str, Any]) -> None:
+    """Adds what layers have adapted to, statistics and vocabularies, to their configuration.
 
-    Keras keeps them in weights, but computes with a constant that it derives from them when the
-    layer is built or adapts. Weights that are copied or restored later would have no effect.
+    Keras keeps statistics in weights, but computes with a constant that it derives from them when
+    the layer is built or adapts. Weights that are copied or restored later would have no effect.
+    Vocabularies are in tables, which are not weights.
     """
     for part in config.values() if isinstance(config, dict) else config:
         if isinstance(part, dict | list):
-            _add_adapted(part, adapted)
-    if isinstance(config, dict) and config.get("class_name") == "Normalization":
-        own = config["config"]
-        if layer := adapted.get(own.get("name")):
+            _add_adapted(part, layers)
+    if not isinstance(config, dict) or not isinstance(own := config.get("config"), dict):
+        return
+    layer = layers.get(str(own.get("name")))
+    if config.get("class_name") == "Normalization" and hasattr(layer, "adapt_mean"):
+        if layer.adapt_mean is not None:
             own["mean"] = np.asarray(layer.adapt_mean).tolist()
             own["variance"] = np.asarray(layer.adapt_variance).tolist()
+    elif "vocabulary" in own and own["vocabulary"] is None and hasattr(layer, "get_vocabulary"):
+        own["vocabulary"] = layer.get_vocabulary(include_special_tokens=False)
 
 
-def _weights(model: Any) -> list[tuple[Any, bool]]:
-    """A model's weights, and whether to copy each. An adapted layer's are constants."""
+def _weights(model: Any) -> list[Any]:
+    """A model's weights, without the constants of adapted layers and without tables."""
     constant = {id(weight) for layer in _adapted(model) for weight in layer.weights}
-    moves = [id(weight) not in constant for weight in model.weights]
-    values = model.get_weights()
-    return list(zip(values, moves if constant else [True] * len(values), strict=True))
+    weights = (weight for weight in model.weights if hasattr(weight, "assign"))
+    return [weight for weight in weights if id(weight) not in constant]
 
 
 def _unable(model: Any, error: Exception) -> str:

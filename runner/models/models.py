@@ -1,12 +1,14 @@
 """The model that a task trains, and its loss and metrics."""
 
+import contextlib
 import functools
 import importlib
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+import tensorflow as tf
 import tf_keras
 
 from runner.configuration import functions
@@ -15,7 +17,8 @@ from runner.core import files, layout, user_code
 from runner.errors import ConfigError
 from runner.internals import keras as keras_internals
 from runner.internals import keras3 as keras3_internals
-from runner.models import copies, keras3, scoring, sources
+from runner.models import compiled, copies, keras3, sources
+from runner.models.compiled import Compiled
 
 Named: TypeAlias = str | FunctionConfig
 """Keras's name of a loss or metric, or a function or class, perhaps with arguments."""
@@ -50,8 +53,7 @@ class Origin(NamedTuple):
             with keras3.in_precision():
                 model = self._called()
             where = sources.place(self.named) if self.named.name else user_code.place(self.given)
-            if copies.library(model, where) is tf_keras:
-                copies.check_vocabularies(model)
+            copies.library(model, where)
         elif (text := self._stored()) is not None:
             model = copies.made(text)
         else:
@@ -62,13 +64,13 @@ class Origin(NamedTuple):
         self._build(model)
         return model
 
-    def compiled(self, model: Any) -> scoring.Compiled:
+    def compiled(self, model: Any) -> Compiled:
         """The compile arguments of `model`, which the method above returned."""
-        found = scoring.of(self.given if copies.is_model(self.given) else model)
+        found = compiled.of(self.given if copies.is_model(self.given) else model)
         if found is None and self.given is None and (text := self._stored()):
             held = copies.compiled(text) or {}
-            return scoring.Compiled(*(held.get(name) for name in scoring.Compiled._fields))
-        return found or scoring.Compiled()
+            return Compiled(*(held.get(name) for name in Compiled._fields))
+        return found or Compiled()
 
     def _called(self) -> Any:
         """Calls the function. Its layers' names do not depend on what was built before."""
@@ -85,24 +87,37 @@ class Origin(NamedTuple):
         return call()  # it uses layers that were created before, whose names are taken
 
     def _copied(self) -> Any:
-        copies.check_vocabularies(self.given)
-        self._build(self.given)
+        """A copy of the given model, or the model itself if it cannot be copied.
+
+        A model that overrides steps of training is never copied, because its `compile` may have
+        further arguments.
+        """
+        given = self.given
+        self._build(given)
         wanted = tf_keras.mixed_precision.global_policy().name
-        if wanted != "float32" and wanted not in copies.policies(self.given):
+        if wanted != "float32" and wanted not in copies.policies(given):
             raise ConfigError(
                 "RuntimeConfig.mixed_precision_dtype has no effect on a model that is built "
                 f"already: set the policy {wanted!r} before building it"
             )
-        text = copies.text(self.given)
-        model = copies.made(text, of=self.given)
-        self._build(model)
-        copies.copy_weights(self.given, model)
-        if self.lasting:
+        text, why = copies.text_or_reason(given)
+        model = None
+        if text and not compiled.overridden(given):
+            model, why = copies.copied(given, text, self.example)
+        if text and self.lasting:
             files.write_text(self.folder / layout.MODEL, text)
-        return model
+        if model is not None:
+            return model
+        if tf.distribute.get_strategy().num_replicas_in_sync > 1:
+            raise ConfigError(
+                f"{user_code.place(type(given))}: {type(given).__name__} cannot be copied to "
+                "several replicas: pass runner.fit the function that builds the model"
+                + (f" ({why})" if why else "")
+            )
+        return given
 
     def _build(self, model: Any) -> None:
-        if not copies.is_built(model):
+        if not copies.is_built(model) and copies.has_call(model):
             copies.build(model, self.example())
 
     def _stored(self) -> str | None:
@@ -110,25 +125,41 @@ class Origin(NamedTuple):
         return path.read_text(encoding="utf-8") if path.is_file() else None
 
 
-def configured(
-    compiled: scoring.Compiled, loss: Named, metrics: Sequence[Named]
-) -> scoring.Compiled:
+def configured(found: Compiled, loss: Named, metrics: Sequence[Named]) -> Compiled:
     """Replaces the compiled loss and metrics with those that a configuration names."""
     if loss:
-        compiled = compiled._replace(loss=_named(loss, "loss"), loss_weights=None)
+        found = found._replace(loss=_named(loss, "loss"), loss_weights=None)
     if metrics:
         made = [_named(each, "metrics") for each in metrics]
-        compiled = compiled._replace(metrics=made, weighted_metrics=None)
-    return compiled
+        found = found._replace(metrics=made, weighted_metrics=None)
+    return found
 
 
 def trainable(model: Any) -> tf_keras.Model:
-    """The model in the form that Model Garden's steps need: of tf_keras, and not compiled."""
+    """The model in the form that Model Garden's steps need: of tf_keras, without an optimizer.
+
+    A checkpoint of the model would also hold its optimizer.
+    """
     if keras3.is_keras3(model):
         return keras3.Network(model)
     if model.optimizer is not None:
-        model.optimizer = model.compiled_loss = model.compiled_metrics = None
+        model.optimizer = None
+    if not compiled.overridden(model):
+        model.compiled_loss = model.compiled_metrics = None
     return model
+
+
+@contextlib.contextmanager
+def lent(model: Any) -> Iterator[None]:
+    """A context in which a run may train this model itself. It stays compiled as it was."""
+    names = ("optimizer", "compiled_loss", "compiled_metrics")
+    before = {name: getattr(model, name) for name in names if hasattr(model, name)}
+    try:
+        yield
+    finally:
+        if copies.is_model(model) and not keras3.is_keras3(model):
+            for name, value in before.items():
+                setattr(model, name, value)
 
 
 def _named(given: Named, field: str) -> Any:

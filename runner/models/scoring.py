@@ -11,23 +11,7 @@ from runner.core import user_code
 from runner.errors import ConfigError
 from runner.internals import keras as keras_internals
 from runner.internals import tensorflow as tf_internals
-from runner.models import copies, examples, keras3
-
-
-class Compiled(NamedTuple):
-    """The arguments of `compile`. Losses and metrics are names, functions, or serialized objects.
-
-    Attributes:
-        loss: One for all outputs, or a list or dict with one for each.
-        metrics: In the same form.
-        loss_weights: The weights of the outputs' losses.
-        weighted_metrics: Metrics that use sample weights.
-    """
-
-    loss: Any = None
-    metrics: Any = None
-    loss_weights: Any = None
-    weighted_metrics: Any = None
+from runner.models import compiled, copies, examples
 
 
 class Scores:
@@ -45,7 +29,8 @@ class Scores:
         self._holder = tf_keras.Model()
         self._holder.output_names = output_names
         try:
-            self._holder.compile(**{name: _made(each) for name, each in arguments.items()})
+            made = {name: compiled.objects(each) for name, each in arguments.items()}
+            self._holder.compile(**made)
         except (ValueError, TypeError) as error:
             said = str(error).partition("\n")[0][:160]
             raise ConfigError(f"the model's {' and '.join(arguments)}: {said}") from error
@@ -132,28 +117,6 @@ def _shown(spec: tf.TensorSpec) -> str:
     return f"{spec.dtype.name}{spec.shape.as_list()}"
 
 
-def of(model: Any) -> Compiled | None:
-    """The compile arguments of a model of tf_keras or Keras 3, or None if it was not compiled.
-
-    Raises:
-        ConfigError: it overrides parts of training that are not called here.
-    """
-    for name in ("train_step", "compute_loss", "compute_metrics"):
-        defined = getattr(type(model), name, None)
-        if defined and defined.__module__.partition(".")[0] not in ("keras", "tf_keras"):
-            raise ConfigError(
-                f"{type(model).__name__} overrides {name}, which would not be called: write a task "
-                "(see 'Write your own task'), or use add_loss and compile"
-            )
-    stored = copies.compile_config(model)
-    if not stored:
-        return None
-    given = {name: stored.get(name) for name in Compiled._fields}
-    if not keras3.is_keras3(model):  # keeps functions defined anywhere
-        given["loss"] = model.loss
-    return Compiled(**given)
-
-
 def check(loss: Any, labels: Any, outputs: Any, where: str) -> None:
     """Compares labels in memory with what a model returns, by the loss of each output.
 
@@ -230,34 +193,3 @@ def _name(loss: Any) -> str:
         loss = known
     name = getattr(loss, "name", None) or getattr(loss, "__name__", loss)
     return name if isinstance(name, str) else ""
-
-
-def _made(given: Any) -> Any:
-    """Keeps names and functions, and creates new objects from serialized ones."""
-    if isinstance(given, dict) and "class_name" in given:
-        return _object(given)
-    if isinstance(given, dict):
-        return {key: _made(part) for key, part in given.items()}
-    if isinstance(given, list | tuple):
-        return [_made(part) for part in given]
-    return given
-
-
-def _object(given: dict[str, Any]) -> Any:
-    try:
-        return tf_keras.saving.deserialize_keras_object(given, safe_mode=False)
-    except (TypeError, ValueError) as error:
-        if not str(given.get("module", "")).startswith("keras"):
-            name = given["config"] if given["class_name"] == "function" else given["class_name"]
-            raise ConfigError(
-                f"{name} cannot be rebuilt: define it at the top level of an importable module"
-            ) from error
-    import keras
-
-    made = keras.saving.deserialize_keras_object(given)
-    if isinstance(made, keras.losses.Loss) and made.reduction == "sum_over_batch_size":
-        return made.call
-    raise ConfigError(
-        f"{given['class_name']} of Keras 3 has no counterpart in tf_keras, which scores here: use "
-        "a function (y_true, y_pred) or an object of tf_keras"
-    )

@@ -7,6 +7,8 @@ import tensorflow as tf
 import tf_keras
 from official.modeling import optimization
 
+from runner.internals import keras as keras_internals
+
 
 class Averages:
     """The averages in Model Garden's optimizer, swapped with the weights for an evaluation.
@@ -24,7 +26,7 @@ class Averages:
     ) -> None:
         if not optimizer.has_shadow_copy:
             optimizer.shadow_copy(model)
-        slots = [(v, _average(optimizer, v)) for v in model.variables]
+        slots = [(v, _average(optimizer, v)) for v in keras_internals.variables(model)]
         averaged = [(variable, slot) for variable, slot in slots if slot is not None]
         self._weights = _components(variable for variable, _ in averaged)
         self._averages = _components(slot for _, slot in averaged)

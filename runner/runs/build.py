@@ -28,6 +28,7 @@ from runner.data.determinism import Determinism
 from runner.devices import strategy, team
 from runner.errors import ConfigError
 from runner.evaluation import evaluation_sets, evaluator
+from runner.internals import keras as keras_internals
 from runner.models import learning_rate, optimizer
 from runner.reporting import mfu, overview, task_summaries
 from runner.runs.call import Call, Given
@@ -217,7 +218,7 @@ def build_costs(config: Experiment, built: trainer.Trainer) -> Costs:
     view = overview.build(built.model, forward=forward, training_step=step, frozen=built.frozen)
     if not step.flops:
         return Costs(view, None)
-    variable, *_ = devices.experimental_local_results(built.model.variables[0])
+    variable, *_ = devices.experimental_local_results(keras_internals.variables(built.model)[0])
     precision = config.runtime.mixed_precision_dtype or "float32"
     peak = mfu.peak(mfu.device_name(variable), precision, given=config.run.peak_flops)
     replicas = devices.num_replicas_in_sync // team.current().size  # the counted step is theirs

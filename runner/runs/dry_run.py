@@ -24,6 +24,7 @@ from runner.devices import memory
 from runner.errors import ConfigError, DivergedError, RunnerError
 from runner.evaluation import evaluation_sets, evaluator, metric_names
 from runner.history import policies
+from runner.internals import keras as keras_internals
 from runner.reporting import progress, scalars
 from runner.run_directory import config_change
 from runner.runs import build, open_run, training_state
@@ -141,7 +142,9 @@ def _step(trainer: trainer.Trainer) -> float:
 
 def _save_and_restore(state: training_state.TrainingState) -> int:
     """Saves and restores a checkpoint. Returns its size in bytes."""
-    before = [(v, v.numpy()) for v in state.trainer.model.variables]  # names may be shared
+    before = [
+        (v, v.numpy()) for v in keras_internals.variables(state.trainer.model)
+    ]  # names may be shared
     start = time.perf_counter()
     path = state.save()
     for variable in state.trainer.model.trainable_variables:

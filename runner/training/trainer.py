@@ -95,8 +95,8 @@ class Trainer(evaluator.Evaluator):
         late = [each for each in model.trainable_variables if id(each) not in seen]
         self._grouped = [*known, *late]
         parameter_groups.check(groups, self._grouped)
-        state = [*model.variables, *optimizers.variables(optimizer)]
-        self._statistics = extra_state.reduced(model.variables)
+        state = [*keras_internals.variables(model), *optimizers.variables(optimizer)]
+        self._statistics = extra_state.reduced(keras_internals.variables(model))
         extra.replicas.watch([*state, *(v for m in self._metrics for v in m.variables)])
         self._finite = finite.FiniteCheck(state)
         self._saved = tf.train.Checkpoint(

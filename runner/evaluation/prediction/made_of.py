@@ -12,6 +12,7 @@ from runner.config import Experiment
 from runner.configuration import printing
 from runner.core import secrets
 from runner.evaluation import evaluator
+from runner.internals import keras as keras_internals
 from runner.run_directory import config_change
 from runner.storage import display_names
 
@@ -85,7 +86,7 @@ def differences(
 def _checksum(built: evaluator.Evaluator) -> int:
     """Returns a checksum of all current weights."""
     found = 0
-    for variable in built.model.variables:
+    for variable in keras_internals.variables(built.model):
         found = zlib.crc32(variable.numpy().tobytes(), found)
     return found
 
