@@ -25,7 +25,7 @@ from runner import inputs
 from runner.configuration.functions import FunctionConfig
 from runner.configuration.settings import one_of, setting
 from runner.errors import ConfigError
-from runner.models import compiled, examples, models, own_steps, scoring, sources
+from runner.models import compiled, copies, examples, keras3, models, own_steps, scoring, sources
 
 _TINY = 1e-12  # of a probability
 
@@ -128,10 +128,14 @@ class SupervisedTask(base_task.Task):
     Attributes:
         given: Objects that the caller has in memory. Set it before anything is built.
         run_folder: The run's directory. See `runner.configuration.task_contract`.
+        own_optimizer: The compiled optimizer of the model. See `runner.models.keras_optimizers`.
+        own_variables: The variables of a Keras 3 model, for that optimizer.
     """
 
     given = sources.Given()
     run_folder = Path()
+    own_optimizer: Any = None
+    own_variables: Sequence[Any] = ()
     _own: own_steps.OwnSteps | None = None
 
     @property
@@ -153,6 +157,9 @@ class SupervisedTask(base_task.Task):
                 "there is no loss: compile the model (model.compile(loss=...)), or set "
                 "SupervisedConfig.loss"
             )
+        held = self.given.model if copies.is_model(self.given.model) else model
+        self.own_optimizer = getattr(held, "optimizer", None) or self.own_optimizer
+        self.own_variables = model.trainable_variables if keras3.is_keras3(model) else ()
         self._compiled, self._model = found, models.trainable(model)
         names = self._model.output_names
         self._loss = scoring.Scores(names, loss=found.loss, loss_weights=found.loss_weights)

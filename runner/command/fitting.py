@@ -11,7 +11,16 @@ from runner.command import execution, fit_arguments, from_python, table
 from runner.configuration import task_contract
 from runner.core import layout, signals
 from runner.errors import ConfigError
-from runner.models import compiled_optimizer, copies, differences, examples, models, sources
+from runner.internals import keras as keras_internals
+from runner.models import (
+    compiled_optimizer,
+    copies,
+    differences,
+    examples,
+    keras_optimizers,
+    models,
+    sources,
+)
 from runner.run_directory import begun
 from runner.runs.call import Call, Given
 
@@ -82,8 +91,8 @@ def fit(
         chosen.check(str(model_dir))
         outcome = execution.run(mode, call, chosen)
     if made is model and outcome.evaluator is not None:
-        trained = outcome.evaluator.model
-        trained = getattr(trained, "network", trained)
+        keras_optimizers.finalize(outcome.evaluator.optimizer, outcome.evaluator.model)
+        trained = getattr(outcome.evaluator.model, "network", outcome.evaluator.model)
         if trained is not model:
             copies.copy_weights(trained, model)
     return outcome.results
@@ -144,7 +153,8 @@ def _of_model(model: Any, compiled: Any, own: Sequence[str]) -> Iterator[str]:
             yield from compiled_optimizer.as_gin(compiled_optimizer.rate(optimizer))
         if "OptimizerConfig.type" not in set_by_user:
             averaged = _sets(own, "OptimizationConfig.ema")
-            update = compiled_optimizer.update(optimizer, averaged=averaged)
+            excluded = keras_internals.excluded_from_decay(optimizer, compiled)
+            update = compiled_optimizer.update(optimizer, averaged=averaged, excluded=excluded)
             yield from compiled_optimizer.as_gin(update)
     mixed = {policy for policy in copies.policies(compiled) if policy.startswith("mixed_")}
     if mixed:

@@ -1,8 +1,10 @@
-"""Two Keras optimizers that Model Garden's configuration lacks, Adadelta and Adamax.
+"""Keras optimizers and schedules that Model Garden's configuration lacks.
 
-This `OptimizerConfig` is Model Garden's class with fields for them. Gin files get it when they name
-Model Garden's class, and loaded experiments hold it. Model Garden's class stays unchanged.
-Importing this module registers the optimizers with Model Garden.
+Adadelta and Adamax have fields. Any other one is stored as Keras serializes it, which `runner.fit`
+does for a compiled model. This `OptimizerConfig` and this `LrConfig` are Model Garden's classes
+with fields for them. Gin files get them when they name Model Garden's classes, and loaded
+experiments hold them. Model Garden's classes stay unchanged. Importing this module registers
+Adadelta and Adamax with Model Garden.
 """
 
 import contextlib
@@ -52,39 +54,78 @@ class AdamaxConfig(optimizer_config.BaseOptimizerConfig):
 
 
 @dataclasses.dataclass
+class KerasOptimizerConfig(optimizer_config.BaseOptimizerConfig):
+    """Any other optimizer of tf_keras or Keras 3, such as Nadam, Lion or Muon.
+
+    Attributes:
+        serialized: The class and its arguments without the learning rate, as JSON: {"module":
+            "tf_keras.optimizers", "class_name": "Nadam", "config": {}}. `runner.fit` sets it.
+    """
+
+    serialized: str = ""
+
+
+@dataclasses.dataclass
+class KerasLrConfig(base_config.Config):
+    """Any other schedule of tf_keras or Keras 3, such as CosineDecayRestarts.
+
+    Attributes:
+        serialized: The class and its arguments, as JSON. `runner.fit` sets it.
+    """
+
+    serialized: str = ""
+
+
+@dataclasses.dataclass
 class OptimizerConfig(optimization.OptimizerConfig):
-    """Model Garden's choice of an optimizer, with two more.
+    """Model Garden's choice of an optimizer, with more.
 
     Attributes:
         adadelta: Adadelta.
         adamax: Adamax.
+        keras: Any other optimizer of Keras.
     """
 
     adadelta: AdadeltaConfig = dataclasses.field(default_factory=AdadeltaConfig)
     adamax: AdamaxConfig = dataclasses.field(default_factory=AdamaxConfig)
+    keras: KerasOptimizerConfig = dataclasses.field(default_factory=KerasOptimizerConfig)
 
 
-EXTENDED: Mapping[type, type] = {optimization.OptimizerConfig: OptimizerConfig}
+@dataclasses.dataclass
+class LrConfig(optimization.LrConfig):
+    """Model Garden's choice of a learning rate schedule, with more.
+
+    Attributes:
+        keras: Any other schedule of Keras.
+    """
+
+    keras: KerasLrConfig = dataclasses.field(default_factory=KerasLrConfig)
+
+
+EXTENDED: Mapping[type, type] = {
+    optimization.OptimizerConfig: OptimizerConfig,
+    optimization.LrConfig: LrConfig,
+}
 """The classes in this module that replace those of Model Garden."""
 
 
 def extend(config: base_config.Config) -> None:
-    """Replaces each of Model Garden's `OptimizerConfig` objects by an equal one of this class."""
+    """Replaces each of Model Garden's objects by an equal one of a class in this module."""
     for _, section in list(sections.walk(config)):
         for name, value in vars(section).items():
-            if type(value) is optimization.OptimizerConfig:
-                made = OptimizerConfig()
+            if kind := EXTENDED.get(type(value)):
+                made = kind()
                 made.__dict__.update(vars(value))
                 vars(section)[name] = made
 
 
 def optimization_config() -> optimization.OptimizationConfig:
-    """Returns Model Garden's `OptimizationConfig` at its defaults, with this `OptimizerConfig`."""
+    """Returns Model Garden's `OptimizationConfig` at its defaults, with these classes."""
     return trainer().optimizer_config
 
 
 def trainer() -> cfg.TrainerConfig:
-    """Returns Model Garden's `TrainerConfig` at its defaults, with this `OptimizerConfig`."""
+    """Returns Model Garden's `TrainerConfig` at its defaults, with these classes."""
     config = cfg.TrainerConfig()
     extend(config)
     return config

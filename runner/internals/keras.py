@@ -12,6 +12,8 @@ from tf_keras.src import backend
 
 from runner.internals import keras3
 
+_EXCLUSIONS = ("_exclude_from_weight_decay", "_exclude_from_weight_decay_names")
+
 Scale = Callable[[tf.Variable], float]
 """The factor on a variable's learning rate."""
 
@@ -198,6 +200,22 @@ def schedule(optimizer: Any) -> Any:
     if isinstance(optimizer, tf_keras.optimizers.legacy.Optimizer):
         return optimizer._hyper["learning_rate"]
     return optimizer._learning_rate
+
+
+def excluded_from_decay(optimizer: Any, model: Any) -> list[str]:
+    """Returns the names of variables that an optimizer excludes from weight decay.
+
+    Args:
+        optimizer: Of either Keras, perhaps within a loss scale.
+        model: The model whose variables it updates.
+    """
+    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+    if not hasattr(optimizer, "_use_weight_decay") or not model.built:
+        return []
+    if not any(vars(optimizer).get(name) for name in _EXCLUSIONS):
+        return []
+    weights = model.trainable_variables
+    return [each.name for each in weights if not optimizer._use_weight_decay(each)]
 
 
 def set_schedule(

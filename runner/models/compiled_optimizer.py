@@ -1,18 +1,17 @@
-"""Expresses a compiled Keras model's optimizer in Model Garden's configuration."""
+"""Expresses the optimizer of a compiled Keras model in Model Garden's configuration."""
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tf_keras
-from official.modeling import optimization
 
 from runner.configuration import optimizer_kinds
-from runner.core import user_code
 from runner.errors import ConfigError
 from runner.internals import keras as keras_internals
+from runner.models import compiled, keras_optimizers
 
 _TYPES = {
     "SGD": "sgd_experimental",
@@ -41,51 +40,56 @@ _ASIDE = {
 }
 
 
-def update(optimizer: Any, *, averaged: bool = False) -> dict[str, Any]:
+def update(
+    optimizer: Any, *, averaged: bool = False, excluded: Sequence[str] = ()
+) -> dict[str, Any]:
     """The optimizer's type, and its differences from Model Garden's defaults.
+
+    One that Model Garden's configuration cannot express is stored as Keras serializes it.
 
     Args:
         optimizer: An optimizer of tf_keras or Keras 3.
         averaged: Choose Keras's legacy optimizers, the only ones that Model Garden's averages wrap.
+        excluded: The names of variables that it excludes from weight decay.
 
     Returns:
         Values by their paths in Model Garden's `OptimizationConfig`.
 
     Raises:
-        ConfigError: Model Garden's configuration cannot express it.
+        ConfigError: Model Garden's averages cannot wrap it.
     """
     given = _config(optimizer)
     optimizer = _unscaled(optimizer)
     name = type(optimizer).__name__
     old = averaged or isinstance(optimizer, tf_keras.optimizers.legacy.Optimizer)
     kind = (_LEGACY if old else {}).get(name) or _TYPES.get(name)
-    if kind is None:
+    values = {key: value for key, value in given.items() if key not in _ASIDE}
+    known = kind and compiled.is_keras(type(optimizer)) and not excluded
+    if known and not given.get("use_ema") and not _unknown("optimizer", kind, values):
+        return {"optimizer.type": kind, **_fields("optimizer", kind, values)}
+    if averaged:
         raise ConfigError(
-            f"the model is compiled with {name}, which the configuration does not have: set "
+            f"OptimizationConfig.ema cannot average the weights of the compiled {name}: set "
             f"OptimizerConfig.type to one of {', '.join(_names(optimizer_kinds.OptimizerConfig))}, "
             "and LrConfig.type"
         )
-    values = {key: value for key, value in given.items() if key not in _ASIDE}
-    return {"optimizer.type": kind, **_fields("optimizer", kind, values, name)}
+    return _stored("optimizer", keras_optimizers.serialized(optimizer, excluded))
 
 
 def rate(optimizer: Any) -> dict[str, Any]:
     """The learning rate, or its schedule, in the same form."""
-    given = _config(optimizer)["learning_rate"]
-    if not isinstance(given, Mapping):
+    schedule = keras_internals.schedule(_unscaled(optimizer))
+    if not callable(schedule):
         return {
             "learning_rate.type": "constant",
-            "learning_rate.constant.learning_rate": _short(given),
+            "learning_rate.constant.learning_rate": _short(_number(schedule)),
         }
-    name = given["class_name"]
-    if name not in _SCHEDULES:
-        raise ConfigError(
-            f"the model's learning rate is a {name}, which the configuration does not have: set "
-            f"LrConfig.type to one of {', '.join(_names(optimization.LrConfig))}"
-        )
-    kind = _SCHEDULES[name]
-    values = {key: value for key, value in given["config"].items() if key != "name"}
-    return {"learning_rate.type": kind, **_fields("learning_rate", kind, values, name)}
+    kind = _SCHEDULES.get(type(schedule).__name__)
+    if kind and compiled.is_keras(type(schedule)):
+        values = {key: value for key, value in schedule.get_config().items() if key != "name"}
+        if not _unknown("learning_rate", kind, values):
+            return {"learning_rate.type": kind, **_fields("learning_rate", kind, values)}
+    return _stored("learning_rate", keras_optimizers.serialized(schedule))
 
 
 def as_gin(values: Mapping[str, Any]) -> Iterator[str]:
@@ -102,33 +106,44 @@ def _unscaled(optimizer: Any) -> Any:
 
 
 def _config(optimizer: Any) -> dict[str, Any]:
+    """The optimizer's configuration. Its learning rate may have none, and is left out."""
     optimizer = _unscaled(optimizer)
     try:
         config: dict[str, Any] = optimizer.get_config()
-    except NotImplementedError as error:  # raised by a schedule
-        schedule = type(keras_internals.schedule(optimizer))
-        raise ConfigError(
-            f"{user_code.place(schedule)}: the model's learning rate is a {schedule.__name__}, "
-            "which has no get_config(): compile the model with one of Keras's schedules, or with a "
-            f"constant, and set LrConfig.type to one of {', '.join(_names(optimization.LrConfig))}"
-        ) from error
+    except NotImplementedError:  # raised by a schedule without get_config
+        return {}
     return config
 
 
-def _fields(choice: str, kind: str, values: Mapping[str, Any], name: str) -> dict[str, Any]:
-    section = getattr(getattr(optimizer_kinds.optimization_config(), choice), kind)
-    known = {field.name: getattr(section, field.name) for field in dataclasses.fields(section)}
-    for key, value in values.items():
-        if key not in known and value not in (None, False, 0):
-            raise ConfigError(
-                f"{name}({key}={value}) of the compiled model is not in the configuration: compile "
-                "without it, or set OptimizerConfig.type and LrConfig.type"
-            )
+def _stored(choice: str, text: str) -> dict[str, Any]:
+    kind = keras_optimizers.KIND
+    return {f"{choice}.type": kind, f"{choice}.{kind}.serialized": text}
+
+
+def _unknown(choice: str, kind: str, values: Mapping[str, Any]) -> list[str]:
+    """The arguments that are set and that the configuration does not have."""
+    known = _defaults(choice, kind)
+    return [key for key in values if key not in known and values[key] not in (None, False, 0)]
+
+
+def _fields(choice: str, kind: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that differ from the configuration's defaults, by their paths."""
+    known = _defaults(choice, kind)
     return {
         f"{choice}.{kind}.{key}": _short(value)
         for key, value in values.items()
         if key in known and _short(value) != known[key]
     }
+
+
+def _defaults(choice: str, kind: str) -> dict[str, Any]:
+    section = getattr(getattr(optimizer_kinds.optimization_config(), choice), kind)
+    return {field.name: getattr(section, field.name) for field in dataclasses.fields(section)}
+
+
+def _number(rate: Any) -> float:
+    """A constant learning rate: a number, or a variable of either Keras."""
+    return float(rate.numpy() if hasattr(rate, "numpy") else rate)
 
 
 def _names(kind: type) -> list[str]:

@@ -9,7 +9,7 @@ from official.modeling import optimization
 
 from runner.internals import keras as keras_internals
 from runner.internals import official as official_internals
-from runner.models import adafactor
+from runner.models import adafactor, keras_optimizers
 
 
 def build(
@@ -17,6 +17,8 @@ def build(
 ) -> tf_keras.optimizers.Optimizer:
     """The optimizer that `config` describes, with a loss scale if float16 needs one."""
     options = config.trainer.optimizer_config
+    if keras_optimizers.is_used(options):
+        return keras_optimizers.build(task, config)
     if (converted := adafactor.converted(options)) is not options:
         config, trainer = copy.copy(config), copy.copy(config.trainer)
         vars(trainer)["optimizer_config"] = converted
