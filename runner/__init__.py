@@ -31,6 +31,7 @@ __all__ = [
     "errors",
     "fit",
     "load",
+    "load_model",
     "run",
     "run_experiment",
     "run_experiment_with_multitask_eval",
@@ -98,6 +99,31 @@ def load(
             config_files=[str(file) for file in config_files],
             overrides=overrides,
         )
+
+
+def load_model(model_dir: str | Path, checkpoint: str | int = "", *, model: Any = None) -> Any:
+    """Returns the trained Keras model of a run, compiled, with a checkpoint's weights.
+
+        model = runner.load_model("runs/mine")
+        model.predict(x)
+
+    Args:
+        model_dir: The run's directory.
+        checkpoint: `best`, `latest`, a step or a path. If empty, the best checkpoint, or the latest
+            if the run keeps no best.
+        model: A model of the same layers, or a function that builds one. Only a run of `fit` needs
+            it whose model cannot be rebuilt in this process. It stays unchanged.
+
+    Returns:
+        A model of tf_keras, or of Keras 3 if the run trained one.
+
+    Raises:
+        runner.errors.ConfigError: there is no such checkpoint.
+    """
+    from runner.run_directory.run import Run
+
+    with errors.in_python():
+        return Run(model_dir).load_model(checkpoint, model=model)
 
 
 def run(

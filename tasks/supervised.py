@@ -161,8 +161,7 @@ class SupervisedTask(base_task.Task):
         self.own_optimizer = getattr(held, "optimizer", None) or self.own_optimizer
         self.own_variables = model.trainable_variables if keras3.is_keras3(model) else ()
         self._compiled, self._model = found, models.trainable(model)
-        names = self._model.output_names
-        self._loss = scoring.Scores(names, loss=found.loss, loss_weights=found.loss_weights)
+        self.__dict__.pop("_loss", None)
         self._scores: list[scoring.Scores] = []
         return self._model
 
@@ -294,6 +293,15 @@ class SupervisedTask(base_task.Task):
             )
         return model.optimizer
 
+    def compiled_model(self, trained: tf_keras.Model) -> Any:
+        """The user's model with the weights of a trained one, compiled. See `runner.load_model`."""
+        return self._origin.with_weights(trained, self._compiled, self.own_optimizer)
+
+    @functools.cached_property
+    def _loss(self) -> scoring.Scores:
+        loss, weights = self._compiled.loss, self._compiled.loss_weights
+        return scoring.Scores(self._model.output_names, loss=loss, loss_weights=weights)
+
     @functools.cached_property
     def _sources(self) -> sources.Sources:
         return sources.Sources(self.task_config, self.given)
@@ -306,4 +314,5 @@ class SupervisedTask(base_task.Task):
             self.run_folder,
             lambda: self._sources.first(),
             self.given.lasting,
+            any(self._sources.has(part) for part in ("train", "validation")),
         )

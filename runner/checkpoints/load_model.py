@@ -2,9 +2,11 @@
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import tensorflow as tf
 import tf_keras
+from official.core import base_task
 
 from runner import config
 from runner.checkpoints import averages, restore, selection
@@ -13,16 +15,23 @@ from runner.core import layout
 from runner.devices import process_state, strategy
 from runner.errors import ConfigError
 from runner.history import policies
+from runner.models import optimizer
 
 
-def load(directory: Path, checkpoint: str = "") -> tf_keras.Model:
-    """Builds the model of the run in a directory and restores its weights.
+def load(directory: Path, checkpoint: str | int = "", model: Any = None) -> Any:
+    """Builds the model of the run in a directory, restores its weights and compiles it.
 
     The process keeps its settings, such as the precision policy.
 
     Args:
         directory: The run's directory.
         checkpoint: Described in `stored`.
+        model: A model of the same layers, or a function that builds one, for a run of `runner.fit`
+            whose model cannot be rebuilt in this process. It stays unchanged.
+
+    Returns:
+        A model of tf_keras, or of Keras 3 if the run trained one, compiled with the loss, metrics
+        and optimizer of the run.
 
     Raises:
         ConfigError: there is no such checkpoint, or the run trains several tasks.
@@ -34,16 +43,33 @@ def load(directory: Path, checkpoint: str = "") -> tf_keras.Model:
         run = experiment.run
         strategy.configure(experiment.runtime, seed=run.seed, deterministic=run.deterministic)
         section = sections.unlocked(experiment.task)  # a task's builders may write into it
-        task = task_contract.build_task(section, scratch, directory)
-        model = task_contract.build_model(task)
+        task: Any = task_contract.build_task(section, scratch, directory)
+        if model is not None:
+            task.given = task.given._replace(model=model, lasting=False)
+        trained = task_contract.build_model(task)
         if not averages.stand_alone(path):
             averages.write(path, Path(scratch, path.name))
             path = Path(scratch, path.name)
-        restore.restore(tf.train.Checkpoint(model=model), path, partly=True)
+        restore.restore(tf.train.Checkpoint(model=trained), path, partly=True)
+        if hasattr(task, "compiled_model"):
+            return task.compiled_model(trained)
+        return _compiled(task, trained, optimizer.build(task, experiment))
+
+
+def _compiled(task: base_task.Task, model: Any, made: tf_keras.optimizers.Optimizer) -> Any:
+    """Compiles a task's model, so that `evaluate` and `fit` compute as the task does."""
+    if isinstance(model, tf_keras.Model):
+        task.compile_model(
+            model,
+            optimizer=made,
+            train_step=task.train_step,
+            validation_step=task.validation_step,
+            metrics=task.build_metrics(training=False),
+        )
     return model
 
 
-def stored(directory: Path, checkpoint: str = "") -> tuple[config.Experiment, Path]:
+def stored(directory: Path, checkpoint: str | int = "") -> tuple[config.Experiment, Path]:
     """Returns the experiment of a run, and one of its checkpoints.
 
     Args:
@@ -60,7 +86,7 @@ def stored(directory: Path, checkpoint: str = "") -> tuple[config.Experiment, Pa
     experiment = config.load([str(written)], trains=False, evaluates=False)
     best = list(policies.of(experiment).best_folders)
     has_best = best and (directory / best[0]).is_dir()
-    which = checkpoint or (layout.BEST if has_best else "latest")
+    which = str(checkpoint) or (layout.BEST if has_best else "latest")
     paths = selection.select(directory, which, best=best)
     if not paths:
         raise ConfigError(f"{directory} has no checkpoint")

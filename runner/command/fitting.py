@@ -109,6 +109,8 @@ def _check_model(model: Any, model_dir: Path) -> None:
     if text is None or not begun.has_checkpoints(model_dir) or not path.is_file():
         return
     before = path.read_text(encoding="utf-8")
+    if not copies.has_model(before):
+        return
     if copies.fingerprint(before) != copies.fingerprint(text):
         raise ConfigError(
             f"runner.fit: the model changed since the run in {model_dir} was trained: "

@@ -52,7 +52,7 @@ def of(model: Any) -> Compiled | None:
     if found is None:
         return None
     casting = {
-        name: _mapped(value, _casting) if name != "loss_weights" else value
+        name: mapped(value, _casting) if name != "loss_weights" else value
         for name, value in found.items()
     }
     return Compiled(**casting)
@@ -71,7 +71,7 @@ def objects(given: Any) -> Any:
         ConfigError: a serialized object cannot be created in this process, or a loss of Keras 3
             has a reduction that tf_keras lacks.
     """
-    return _mapped(given, _object)
+    return mapped(given, _object)
 
 
 def gives_logits(loss: Any) -> bool:
@@ -147,12 +147,12 @@ class _IntegerLabels:
         return above.update_state(labels, y_pred, sample_weight)
 
 
-def _mapped(given: Any, convert: Callable[[Any], Any]) -> Any:
-    """Converts each argument in a list, dict or nest of them."""
+def mapped(given: Any, convert: Callable[[Any], Any]) -> Any:
+    """Converts each loss or metric in a list, dict or nest of them."""
     if isinstance(given, dict) and "class_name" not in given:
-        return {key: _mapped(part, convert) for key, part in given.items()}
+        return {key: mapped(part, convert) for key, part in given.items()}
     if isinstance(given, list | tuple):
-        return [_mapped(part, convert) for part in given]
+        return [mapped(part, convert) for part in given]
     return convert(given)
 
 

@@ -14,6 +14,7 @@ from runner.errors import ConfigError
 from runner.internals import keras as keras_internals
 from runner.internals import keras3 as keras3_internals
 from runner.models import keras3
+from runner.models.compiled import mapped
 
 _COMPILED = "compile_config"
 _BUILT = ("build_config", "build_input_shape")
@@ -23,8 +24,8 @@ STRINGS = (
     "TextVectorization or StringLookup layer, or give numbers"
 )
 _INSTEAD = (
-    "give it get_config() and define its class in a module that can be imported, or give "
-    "runner.fit the function that builds the model instead of the model"
+    "give it get_config() and define its class in a module that can be imported, or pass a model "
+    "of the same layers (runner.load_model(..., model=...))"
 )
 
 
@@ -83,6 +84,24 @@ def made(text: str, *, of: Any = None) -> Any:
         raise ConfigError(_unable(of, error)) from error
 
 
+def record(text: str | None, model: Any, example: Any) -> str:
+    """The content of model.json.
+
+    Args:
+        text: The result of `text`, or None if the model cannot be rebuilt from it.
+        model: The model.
+        example: The features of one example, [1, ...].
+    """
+    stored = json.loads(text) if text else {"library": library(model).__name__, "model": None}
+    spec = tf.nest.map_structure(lambda part: [list(part.shape[1:]), part.dtype.name], example)
+    return json.dumps({**stored, "x": spec}, indent=1)
+
+
+def example(record: str) -> Any:
+    """Features like those of one example, [1, ...], from the content of model.json, or None."""
+    return _zeros(json.loads(record).get("x"))
+
+
 def text_or_reason(model: Any) -> tuple[str | None, str]:
     """The result of `text`, or None and the reason why the model cannot be rebuilt from it."""
     try:
@@ -109,6 +128,11 @@ def copied(model: Any, text: str, example: Callable[[], Any]) -> tuple[Any, str]
     return new, ""
 
 
+def has_model(record: str) -> bool:
+    """Whether model.json has a model that can be rebuilt."""
+    return json.loads(record)["model"] is not None
+
+
 def compiled(text: str) -> dict[str, Any] | None:
     """The serialized arguments of `compile` in `text`, or None if the model was not compiled."""
     return json.loads(text)["model"].get(_COMPILED)
@@ -127,6 +151,7 @@ def fingerprint(text: str) -> str:
     It also does not matter whether the model was built.
     """
     stored = unbuilt(json.loads(text))
+    stored.pop("x", None)
     names: dict[str, str] = {}
     for each in _values(stored["model"]["config"], "name"):
         names.setdefault(each, f"#{len(names)}")
@@ -214,6 +239,36 @@ def copy_weights(source: Any, target: Any) -> None:
         new.assign(held.numpy())
 
 
+def optimizer(text: str, compile_config: dict[str, Any]) -> Any:
+    """The optimizer in the compile arguments of `text`, or None if it cannot be created."""
+    stored = compile_config.get("optimizer")
+    try:
+        return stored and _library(json.loads(text)).saving.deserialize_keras_object(stored)
+    except (TypeError, ValueError):
+        return None
+
+
+def compile_as(model: Any, optimizer: Any, arguments: Any) -> None:
+    """Compiles a model.
+
+    Args:
+        model: A model of tf_keras or Keras 3.
+        optimizer: Of the same library, or a name. None: its default, `rmsprop`.
+        arguments: The loss and metrics, a `compiled.Compiled`.
+    """
+    keras = library(model)
+
+    def created(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return keras.saving.deserialize_keras_object(value, safe_mode=False)
+
+    given = {name: mapped(value, created) for name, value in arguments._asdict().items()}
+    if hasattr(optimizer, "get_config"):
+        optimizer = type(optimizer).from_config(optimizer.get_config())
+    model.compile(optimizer=optimizer or "rmsprop", **given)
+
+
 def compile_with(model: Any, changed: dict[str, Any]) -> None:
     """Compiles a model with another loss, metrics or optimizer, and keeps the other arguments.
 
@@ -242,6 +297,17 @@ def compile_with(model: Any, changed: dict[str, Any]) -> None:
     model.compile(optimizer=optimizer or "sgd", **arguments)
     if not optimizer:
         model.optimizer = None
+
+
+def _zeros(spec: Any) -> Any:
+    """Zeros, or empty strings, for the specifications `[shape, dtype]` in a structure."""
+    if isinstance(spec, dict):
+        return {name: _zeros(part) for name, part in spec.items()}
+    if not isinstance(spec, list):
+        return None
+    if len(spec) == 2 and isinstance(spec[1], str):
+        return tf.zeros([1, *spec[0]], spec[1])
+    return [_zeros(part) for part in spec]
 
 
 def _library(stored: dict[str, Any]) -> Any:

@@ -13,7 +13,7 @@ import tf_keras
 
 from runner.configuration import functions
 from runner.configuration.functions import FunctionConfig
-from runner.core import files, layout, user_code
+from runner.core import console, files, layout, user_code
 from runner.errors import ConfigError
 from runner.internals import keras as keras_internals
 from runner.internals import keras3 as keras3_internals
@@ -33,6 +33,7 @@ class Origin(NamedTuple):
         folder: The run's directory, where `runner.fit` stores the model's layers.
         example: The features of one example, for a model that has no weights before its first call.
         lasting: Whether to store the layers of a model in memory in the run's directory.
+        has_data: Whether there are data for `example`.
     """
 
     given: Any
@@ -40,6 +41,7 @@ class Origin(NamedTuple):
     folder: Path
     example: Callable[[], Any]
     lasting: bool = True
+    has_data: bool = True
 
     def model(self) -> Any:
         """A model of tf_keras or Keras 3 with its weights, which no other object uses.
@@ -58,8 +60,9 @@ class Origin(NamedTuple):
             model = copies.made(text)
         else:
             raise ConfigError(
-                "SupervisedConfig.model is not set: bind it to the function that builds the model "
-                f"(runner.fit with a model, not a function, leaves {self.folder / layout.MODEL})"
+                "the run does not know how to build its model: pass model=, a model of the same "
+                "layers or the function that builds it, to runner.load_model, or bind "
+                "SupervisedConfig.model to that function"
             )
         self._build(model)
         return model
@@ -71,6 +74,30 @@ class Origin(NamedTuple):
             held = copies.compiled(text) or {}
             return Compiled(*(held.get(name) for name in Compiled._fields))
         return found or Compiled()
+
+    def with_weights(self, trained: tf_keras.Model, found: Compiled, optimizer: Any) -> Any:
+        """A new model with the weights of a trained one, compiled.
+
+        Args:
+            trained: From `trainable`.
+            found: The loss and metrics, also from the configuration.
+            optimizer: The compiled optimizer. None: the one in model.json.
+        """
+        source = getattr(trained, "network", trained)
+        model = self.model()
+        if model is not source:
+            copies.copy_weights(source, model)
+        text = self._stored()
+        if optimizer is None and text and (held := copies.compiled(text)):
+            optimizer = copies.optimizer(text, held)
+        try:
+            copies.compile_as(model, optimizer, found)
+        except (TypeError, ValueError) as error:
+            said = user_code.summary(error).partition("\n")[0]
+            console.say(
+                f"the model is not compiled, because its loss or metrics are unknown: {said}"
+            )
+        return model
 
     def _called(self) -> Any:
         """Calls the function. Its layers' names do not depend on what was built before."""
@@ -104,8 +131,9 @@ class Origin(NamedTuple):
         model = None
         if text and not compiled.overridden(given):
             model, why = copies.copied(given, text, self.example)
-        if text and self.lasting:
-            files.write_text(self.folder / layout.MODEL, text)
+        if self.lasting:
+            record = copies.record(text, given, self.example())
+            files.write_text(self.folder / layout.MODEL, record)
         if model is not None:
             return model
         if tf.distribute.get_strategy().num_replicas_in_sync > 1:
@@ -118,9 +146,16 @@ class Origin(NamedTuple):
 
     def _build(self, model: Any) -> None:
         if not copies.is_built(model) and copies.has_call(model):
-            copies.build(model, self.example())
+            record = self._record()
+            known = None if self.has_data or record is None else copies.example(record)
+            copies.build(model, self.example() if known is None else known)
 
     def _stored(self) -> str | None:
+        """The model in model.json, or None if there is none that can be rebuilt."""
+        record = self._record()
+        return record if record and copies.has_model(record) else None
+
+    def _record(self) -> str | None:
         path = self.folder / layout.MODEL
         return path.read_text(encoding="utf-8") if path.is_file() else None
 

@@ -14,7 +14,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from runner.core import files, layout, text
 from runner.core.spelling import metric_name
@@ -24,9 +24,6 @@ from runner.run_directory import claim_file, goodput, params, status, submitted
 from runner.run_directory.params import Values
 from runner.run_directory.state import ACTIVE, UNRESPONSIVE_SECONDS, State
 from runner.run_directory.status import Status
-
-if TYPE_CHECKING:
-    import tf_keras
 
 MARKS = (layout.PARAMS, layout.RUN, layout.STATUS, layout.TRIAL)
 """A directory with any of these files belongs to a run."""
@@ -287,19 +284,20 @@ class Run:
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise self._no_record from error
 
-    def load_model(self, checkpoint: str = "") -> "tf_keras.Model":
-        """Builds the model with the weights that evaluations use. This imports TensorFlow.
+    def load_model(self, checkpoint: str | int = "", *, model: Any = None) -> Any:
+        """Builds the compiled model with the weights that evaluations use. Imports TensorFlow.
 
         Args:
             checkpoint: `best`, `latest`, a step or a path. If empty, the best checkpoint, or the
                 latest if the run keeps no best.
+            model: See `runner.load_model`.
 
         Raises:
             ConfigError: there is no such checkpoint.
         """
         from runner.checkpoints import load_model
 
-        return load_model.load(self.directory, checkpoint)
+        return load_model.load(self.directory, checkpoint, model)
 
     @property
     def _no_record(self) -> RunnerError:
