@@ -20,6 +20,7 @@ from runner import errors
 from runner.configuration import tasks_package
 
 if TYPE_CHECKING:
+    from runner.command.fit_result import FitResult
     from runner.config import Experiment
     from runner.model_garden import OrbitExperimentRunner, run_experiment
     from runner.multitask import run_experiment_with_multitask_eval
@@ -112,7 +113,8 @@ def load_model(model_dir: str | Path, checkpoint: str | int = "", *, model: Any 
         checkpoint: `best`, `latest`, a step or a path. If empty, the best checkpoint, or the latest
             if the run keeps no best.
         model: A model of the same layers, or a function that builds one. Only a run of `fit` needs
-            it whose model cannot be rebuilt in this process. It stays unchanged.
+            it whose model cannot be rebuilt in this process. A model that cannot be copied gets the
+            weights itself.
 
     Returns:
         A model of tf_keras, or of Keras 3 if the run trained one.
@@ -184,8 +186,9 @@ def fit(
     epochs: float | None = None,
     batch_size: int | None = None,
     gin_params: Sequence[str] = (),
+    restore_best: bool = False,
     **options: Any,
-) -> dict[str, Any]:
+) -> "FitResult":
     """Trains a Keras model on data in memory, as a normal run in `model_dir`.
 
         model.compile("adam", "mse", metrics=["mae"])
@@ -211,11 +214,13 @@ def fit(
         epochs: How many epochs to train.
         batch_size: Defaults to 32, or to the batch size of the dataset.
         gin_params: As for `load`. They override the compiled settings of the model.
+        restore_best: Whether the model gets the weights of the best evaluation, instead of those of
+            the last step.
         options: Options of `run`: `allow_config_change`, `allow_lost_history`, `dry_run`,
             `eval_actions`, `overwrite`, `profile_steps` and `train_actions`.
 
     Returns:
-        The same results as `run`.
+        The same results as `run`, with `history`, `best`, `model_dir` and `plot()`.
 
     Raises:
         runner.errors.RunnerError: if the run cannot continue. The message gives the reason.
@@ -236,4 +241,5 @@ def fit(
             compiled={"loss": loss, "metrics": metrics, "optimizer": optimizer},
             gin_params=gin_params,
             options=options,
+            restore_best=restore_best,
         )

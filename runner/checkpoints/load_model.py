@@ -15,7 +15,7 @@ from runner.core import layout
 from runner.devices import process_state, strategy
 from runner.errors import ConfigError
 from runner.history import policies
-from runner.models import optimizer
+from runner.models import models, optimizer
 
 
 def load(directory: Path, checkpoint: str | int = "", model: Any = None) -> Any:
@@ -27,7 +27,8 @@ def load(directory: Path, checkpoint: str | int = "", model: Any = None) -> Any:
         directory: The run's directory.
         checkpoint: Described in `stored`.
         model: A model of the same layers, or a function that builds one, for a run of `runner.fit`
-            whose model cannot be rebuilt in this process. It stays unchanged.
+            whose model cannot be rebuilt in this process. A model that cannot be copied gets the
+            weights itself.
 
     Returns:
         A model of tf_keras, or of Keras 3 if the run trained one, compiled with the loss, metrics
@@ -39,7 +40,8 @@ def load(directory: Path, checkpoint: str | int = "", model: Any = None) -> Any:
     """
     experiment, path = stored(directory, checkpoint)
     multitask.check_one(experiment.task, "load_model")
-    with process_state.restored(), tempfile.TemporaryDirectory() as scratch:
+    lent = models.lent(model)
+    with process_state.restored(), tempfile.TemporaryDirectory() as scratch, lent:
         run = experiment.run
         strategy.configure(experiment.runtime, seed=run.seed, deterministic=run.deterministic)
         section = sections.unlocked(experiment.task)  # a task's builders may write into it

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from runner import config
-from runner.command import execution, fit_arguments, from_python, table
+from runner.checkpoints import load_model
+from runner.command import execution, fit_arguments, fit_result, from_python, table
 from runner.configuration import task_contract
 from runner.core import layout, signals
 from runner.errors import ConfigError
@@ -25,7 +26,7 @@ from runner.run_directory import begun
 from runner.runs.call import Call, Given
 
 _GIN = "supervised.gin"  # it names the task, which the runner does not import
-_INTERVALS = ("validation", "checkpoint")
+_INTERVALS = ("validation", "checkpoint", "summary")
 _BEST = (
     "TrainerConfig.best_checkpoint_eval_metric = 'validation_loss'",
     "TrainerConfig.best_checkpoint_metric_comp = 'lower'",
@@ -42,7 +43,8 @@ def fit(
     compiled: dict[str, Any],
     gin_params: Sequence[str],
     options: dict[str, Any],
-) -> dict[str, Any]:
+    restore_best: bool = False,
+) -> fit_result.FitResult:
     """Implements `runner.fit`.
 
     Args:
@@ -54,6 +56,7 @@ def fit(
         compiled: `loss`, `metrics` and `optimizer`. None keeps the model's own.
         gin_params: As for `runner.load`, applied after the bindings that the other arguments imply.
         options: Options of the mode, and actions.
+        restore_best: Whether the model gets the weights of the best evaluation.
     """
     folded = any(re.search(r"SupervisedData\.folds\s*=\s*[1-9]", each) for each in gin_params)
     if folded and validation is not None:
@@ -90,12 +93,16 @@ def fit(
         chosen = from_python.options_of(mode, options)
         chosen.check(str(model_dir))
         outcome = execution.run(mode, call, chosen)
-    if made is model and outcome.evaluator is not None:
+    if restore_best and outcome.results["best"]:
+        best = load_model.load(Path(model_dir), layout.BEST, model)
+        for target in {id(each): each for each in (made, model) if copies.is_model(each)}.values():
+            copies.copy_weights(best, target)
+    elif made is model and outcome.evaluator is not None:
         keras_optimizers.finalize(outcome.evaluator.optimizer, outcome.evaluator.model)
         trained = getattr(outcome.evaluator.model, "network", outcome.evaluator.model)
         if trained is not model:
             copies.copy_weights(trained, model)
-    return outcome.results
+    return fit_result.FitResult(outcome.results, {**lengths, "restore_best": restore_best})
 
 
 def _check_model(model: Any, model_dir: Path) -> None:

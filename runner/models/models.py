@@ -87,6 +87,8 @@ class Origin(NamedTuple):
         model = self.model()
         if model is not source:
             copies.copy_weights(source, model)
+        if model is self.given:
+            return model
         text = self._stored()
         if optimizer is None and text and (held := copies.compiled(text)):
             optimizer = copies.optimizer(text, held)
