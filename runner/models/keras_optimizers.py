@@ -25,7 +25,7 @@ KIND = "keras"
 
 _RATE = "learning_rate"
 _EXCLUDED = "exclude_from_weight_decay"
-_ASIDE = ("is_legacy_optimizer", "jit_compile")  # do not affect the update
+_ASIDE = ("name", "is_legacy_optimizer", "jit_compile")  # do not affect the update
 
 
 def serialized(given: Any, excluded: Sequence[str] = ()) -> str:
