@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import toy
-from poisoned_runs import experiment, logs, rows, weights
-from wording import saying
+from poisoned_runs import Poisoned, experiment, logs, rows, weights
+from wording import saying, says
 
 import runner
 from runner.core import signals
@@ -28,35 +28,11 @@ def test_by_default_a_broken_loss_stops_the_run_and_names_the_last_good_step(tmp
     assert not list(tmp_path.glob("ckpt-40*"))
 
 
-def test_a_broken_first_step_has_no_checkpoint_and_saves_none(tmp_path, poisoned):
-    poisoned(bad_loss=(0,))
-    with pytest.raises(DivergedError, match="no checkpoint"):
-        runner.run(experiment(0), tmp_path, "train")
-    assert not list(tmp_path.glob("ckpt-*"))
-
-
-def test_a_rollback_leaves_out_the_one_batch_that_broke_the_loss(tmp_path, poisoned):
-    poisoned(bad_loss=(33,))
-    results = runner.run(experiment(2), tmp_path, "train_and_eval")
-    assert (results["status"], results["step"]) == ("done", 60)
-    [rollback] = history.History(tmp_path / "history.jsonl").rollbacks
-    assert (rollback.step, rollback.found, rollback.skipped) == (20, 34, (33, 34))
-    assert [row["step"] for row in rows(tmp_path / "train.jsonl")] == [10, 20, 30, 40, 50, 60]
-    assert all(np.isfinite(row["training_loss"]) for row in rows(tmp_path / "train.jsonl"))
-
-
 def test_a_first_batch_that_breaks_is_left_out_too(tmp_path, poisoned):
     poisoned(bad_loss=(0,))
-    runner.run(experiment(1), tmp_path, "train")
+    runner.run(experiment(1, steps=10), tmp_path, "train")
     [rollback] = history.History(tmp_path / "history.jsonl").rollbacks
     assert (rollback.step, rollback.skipped) == (0, (0, 1))
-
-
-def test_the_batch_before_is_left_out_where_it_broke_the_weights(tmp_path, poisoned):
-    poisoned(bad_gradient=(32,))  # the loss is NaN from batch 33 on, whichever that is
-    runner.run(experiment(3), tmp_path, "train")
-    windows = history.History(tmp_path / "history.jsonl").skipped
-    assert windows == [(33, 34), (32, 35)]
 
 
 def test_weights_that_break_with_a_finite_loss_are_never_committed(tmp_path, poisoned):
@@ -90,31 +66,7 @@ def test_a_lowered_learning_rate_and_the_budget_of_rollbacks_outlast_a_restart(t
     assert rates == pytest.approx([0.01, 0.01, 0.005, 0.005, 0.005])
 
 
-def test_a_resume_repeats_what_was_decided(tmp_path, poisoned):
-    poisoned(bad_loss=(33, 52))
-    runner.run(experiment(5), tmp_path / "once", "train_and_eval")
-    for steps in (50, 60):  # after the first rollback, off the grid of commits
-        runner.run(experiment(5, steps=steps), tmp_path / "often", "train_and_eval")
-    assert weights(tmp_path / "once", 60) == weights(tmp_path / "often", 60)
-
-
-def preempted_at(step):
-    """An action: a SIGTERM after the loop that ends at a step, served before the next one."""
-    loops = []
-
-    def action(logs):
-        loops.append(logs)
-        if 10 * len(loops) == step:
-            os.kill(os.getpid(), signal.SIGTERM)
-            time.sleep(0.5)  # until the thread that watches for signals has seen it
-
-    return action
-
-
-BAD = [
-    {"bad_loss": (33, 34, 37)},
-    {"bad_gradient": (29,)},  # the weights are broken at step 30, the loss is not
-]
+BAD = {"bad_gradient": (29,), "bad_loss": (37,)}  # weights break at step 30, its loss does not
 
 
 def keeping_one():
@@ -126,44 +78,84 @@ def keeping_one():
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    """The folder of a run that nothing stopped but its bad batches, trained once for each."""
-    made = {}
+    """The folder and the results of a run that nothing stopped but its bad batches."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for name, numbers in BAD.items():
+            patch.setattr(Poisoned, name, numbers)
+        patch.setattr(
+            "official.core.task_factory.get_task", lambda params, **kw: Poisoned(params, **kw)
+        )
+        return folder, runner.run(keeping_one(), folder, "train_and_eval")
 
-    def folder(bad):
-        key = repr(bad)
-        if key not in made:
-            made[key] = tmp_path_factory.mktemp("undisturbed")
-            runner.run(keeping_one(), made[key], "train_and_eval")
-        return made[key]
 
-    return folder
+def test_a_rollback_leaves_out_the_batch_that_broke_the_loss_or_the_one_before(undisturbed):
+    folder, results = undisturbed
+    assert (results["status"], results["step"]) == ("done", 60)
+    rollbacks = history.History(folder / "history.jsonl").rollbacks
+    assert [(each.step, each.found, each.skipped) for each in rollbacks[:2]] == [
+        (20, 31, (30, 31)),
+        (20, 31, (29, 32)),  # the loss was NaN again, whichever batch came: the weights were broken
+    ]
+    first, end = rollbacks[-1].skipped
+    assert (len(rollbacks), first <= 37 < end) == (3, True)
+    assert [row["step"] for row in rows(folder / "train.jsonl")] == [10, 20, 30, 40, 50, 60]
+    assert all(np.isfinite(row["training_loss"]) for row in rows(folder / "train.jsonl"))
 
 
-@pytest.mark.parametrize("bad", BAD)
-def test_a_run_that_was_preempted_rolls_back_as_one_that_was_not(
-    tmp_path, poisoned, undisturbed, bad
+def preempted(folder, *, rollbacks, loop):
+    """An action: a SIGTERM after a loop of those that come after so many rollbacks."""
+    loops = []
+
+    def action(logs):
+        loops.append(len(history.History(folder / "history.jsonl").rollbacks))
+        if loops.count(rollbacks) == loop and loops[-1] == rollbacks:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.5)  # until the thread that watches for signals has seen it
+
+    return action
+
+
+def test_a_run_that_is_preempted_and_killed_rolls_back_as_one_that_was_not(
+    tmp_path, poisoned, undisturbed
 ):
-    poisoned(**bad)
+    poisoned(**BAD)
+
+    def train(*actions):
+        return runner.run(keeping_one(), tmp_path, "train_and_eval", train_actions=actions)
+
     with pytest.raises(signals.Interrupted):
-        runner.run(keeping_one(), tmp_path, "train_and_eval", train_actions=[preempted_at(30)])
-    runner.run(keeping_one(), tmp_path, "train_and_eval")
-    assert logs(undisturbed(bad)) == logs(tmp_path)
-    assert weights(undisturbed(bad), 60) == weights(tmp_path, 60)
+        train(preempted(tmp_path, rollbacks=0, loop=3))
+    assert not (tmp_path / "ckpt-30.index").exists()  # its weights were broken
+    with pytest.raises(signals.Interrupted):
+        train(preempted(tmp_path, rollbacks=2, loop=1))
+    assert (tmp_path / "ckpt-30.index").exists()
+
+    def rolled_back_and_killed(logs):
+        if len(history.History(tmp_path / "history.jsonl").rollbacks) == 3:
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        train(rolled_back_and_killed)
+    assert not (tmp_path / "ckpt-30.index").exists()  # of a rate that no longer holds
+    train()
+    assert logs(undisturbed[0]) == logs(tmp_path)
+    assert weights(undisturbed[0], 60) == weights(tmp_path, 60)
 
 
-@pytest.mark.parametrize(("bad", "loops"), zip(BAD, [1, 2], strict=True))
-def test_commits_by_the_clock_change_nothing_of_the_run_wherever_it_is_killed(
-    tmp_path, capsys, poisoned, undisturbed, bad, loops
+def test_commits_by_the_clock_change_nothing_of_a_run_that_is_killed(
+    tmp_path, capsys, poisoned, undisturbed
 ):
-    poisoned(**bad)
+    poisoned(**BAD)
     made = keeping_one()
     made.override({"run": {"checkpoint_seconds": 1e-9, "summary_seconds": 1e-9}})  # each loop
     with pytest.raises(KeyError):
-        runner.run(made, tmp_path, "train_and_eval", train_actions=[killed(loops)])
+        runner.run(made, tmp_path, "train_and_eval", train_actions=[killed(after=1)])
     runner.run(made, tmp_path, "train_and_eval")
-    assert f"resumed at step {10 * loops} " in capsys.readouterr().err
-    assert logs(undisturbed(bad)) == logs(tmp_path)
-    assert weights(undisturbed(bad), 60) == weights(tmp_path, 60)
+    assert "resumed at step 10 " in capsys.readouterr().err
+    assert logs(undisturbed[0]) == logs(tmp_path)
+    assert weights(undisturbed[0], 60) == weights(tmp_path, 60)
 
 
 def killed(after):
@@ -178,30 +170,14 @@ def killed(after):
     return action
 
 
-def test_what_was_committed_before_a_rollback_is_not_gone_on_from(tmp_path, poisoned, undisturbed):
-    bad = {"bad_loss": (33, 34, 37)}
-    poisoned(**bad)
-    made = experiment(5, rate=0.5)
-    with pytest.raises(signals.Interrupted):
-        runner.run(made, tmp_path, "train_and_eval", train_actions=[preempted_at(30)])
-    assert (tmp_path / "ckpt-30.index").exists()
-
-    def rolled_back_and_killed(logs):
-        if history.History(tmp_path / "history.jsonl").rollbacks:
-            raise KeyError
-
-    with pytest.raises(KeyError):
-        runner.run(made, tmp_path, "train_and_eval", train_actions=[rolled_back_and_killed])
-    assert not (tmp_path / "ckpt-30.index").exists()  # of a rate that no longer holds
-    runner.run(made, tmp_path, "train_and_eval")
-    assert logs(undisturbed(bad)) == logs(tmp_path)
-    assert weights(undisturbed(bad), 60) == weights(tmp_path, 60)
-
-
 def test_a_loss_above_its_bound_counts_as_broken(tmp_path):
     wild = toy.experiment({"trainer": {"loss_upper_bound": 0.01, "recovery_begin_steps": 12}})
-    with pytest.raises(DivergedError, match=r"TrainerConfig.loss_upper_bound.* step 1[23]"):
+    with pytest.raises(
+        DivergedError, match=r"TrainerConfig.loss_upper_bound.* step 1[23]"
+    ) as error:
         runner.run(wild, tmp_path, "train")
+    says(str(error.value), "no checkpoint")
+    assert not list(tmp_path.glob("ckpt-*"))
 
 
 RARE = {"summary_interval": 40, "checkpoint_interval": 40, "validation_interval": 40}
@@ -220,7 +196,7 @@ def test_an_action_that_stops_a_broken_run_has_nothing_broken_committed(tmp_path
         runner.run(made, tmp_path / "a", "train", train_actions=[stop_at_nan])
     assert not list((tmp_path / "a").glob("ckpt-*"))
 
-    made = experiment(1)
+    made = experiment(1, steps=40)
     made.override({"trainer": RARE})
     results = runner.run(made, tmp_path / "b", "train", train_actions=[stop_at_nan])
     assert (results["status"], results["step"]) == ("stopped", 0)
@@ -230,9 +206,9 @@ def test_an_action_that_stops_a_broken_run_has_nothing_broken_committed(tmp_path
 def test_a_loop_on_the_host_breaks_at_the_same_step_and_leaves_out_the_same(tmp_path, poisoned):
     poisoned(bad_loss=(13,))
     for name, host in (("graph", {}), ("host", HOST)):
-        made = experiment(1)
+        made = experiment(1, steps=20)
         made.override({"trainer": {**RARE, **host}})
         runner.run(made, tmp_path / name, "train")
         [rollback] = history.History(tmp_path / name / "history.jsonl").rollbacks
         assert (rollback.found, rollback.skipped) == (14, (13, 14))
-    assert weights(tmp_path / "graph", 60) == weights(tmp_path / "host", 60)
+    assert weights(tmp_path / "graph", 20) == weights(tmp_path / "host", 20)
