@@ -25,6 +25,7 @@ def test_by_default_a_broken_loss_stops_the_run_and_names_the_last_good_step(tmp
     with pytest.raises(DivergedError, match=saying("loss nan 34 ckpt-20")):
         runner.run(experiment(0), tmp_path, "train_and_eval")
     assert status.read(tmp_path).state == "diverged"
+    assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "ckpt-20")
     assert not list(tmp_path.glob("ckpt-40*"))
 
 
@@ -172,6 +173,7 @@ def killed(after):
 
 def test_a_loss_above_its_bound_counts_as_broken(tmp_path):
     wild = toy.experiment({"trainer": {"loss_upper_bound": 0.01, "recovery_begin_steps": 12}})
+    said = r"TrainerConfig.loss_upper_bound.* step 1[23]"
     with pytest.raises(
         DivergedError, match=r"TrainerConfig.loss_upper_bound.* step 1[23]"
     ) as error:
