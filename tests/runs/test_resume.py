@@ -43,14 +43,13 @@ def experiment(strategy, steps, **task):
     return made
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_placed_inputs_dropout_and_averages_resume_exactly(tmp_path, capsys, strategy):
-    compare(tmp_path, lambda steps: experiment(strategy, steps))
+def test_placed_inputs_dropout_and_averages_of_replicas_resume_exactly(tmp_path, capsys):
+    compare(tmp_path, lambda steps: experiment("mirrored", steps))
     says(capsys.readouterr().err, "bit-exact indexed")
 
 
 def test_the_state_of_own_inputs_is_in_the_checkpoint(tmp_path, capsys, own_inputs):
-    compare(tmp_path, lambda steps: experiment("off", steps, **own_inputs), stops=(25, 40))
+    compare(tmp_path, lambda steps: experiment("off", steps, **own_inputs))
     says(capsys.readouterr().err, "state inputs")
 
 
@@ -64,13 +63,17 @@ def test_a_commit_at_the_end_of_a_pass_is_replayed(tmp_path, capsys, own_inputs,
         return dataset.shuffle(30).batch(8).repeat().with_options(options)
 
     monkeypatch.setattr(Own, "build_inputs", batches)
-    compare(tmp_path, lambda steps: experiment("off", steps, **own_inputs), stops=(20, 42))
+    compare(tmp_path, lambda steps: experiment("off", steps, **own_inputs), stops=(20,))
     says(capsys.readouterr().err, "bit-exact replaying 20")
 
 
-def test_own_inputs_of_several_replicas_are_replayed(tmp_path, capsys, own_inputs):
+def test_own_inputs_of_replicas_are_replayed_also_where_the_strategy_changes(
+    tmp_path, capsys, own_inputs
+):
     compare(tmp_path, lambda steps: experiment("mirrored", steps, **own_inputs))
     says(capsys.readouterr().err, "bit-exact replaying 25")
+    runner.run(experiment("off", 70, **own_inputs), tmp_path / "once", "train")
+    says(capsys.readouterr().err, "replaying inputs 60")
 
 
 def test_own_inputs_that_tensorflow_cannot_tell_are_replayed(
@@ -79,14 +82,6 @@ def test_own_inputs_that_tensorflow_cannot_tell_are_replayed(
     monkeypatch.setattr(Own, "stateful", True)
     compare(tmp_path, lambda steps: experiment("off", steps, **own_inputs))
     says(capsys.readouterr().err, "bit-exact replaying")
-
-
-def test_a_changed_strategy_goes_on_by_replaying(tmp_path, capsys, own_inputs):
-    for strategy, steps in (("off", 20), ("mirrored", 40), ("off", 60)):
-        runner.run(experiment(strategy, steps, **own_inputs), tmp_path, "train")
-    said = capsys.readouterr().err
-    says(said, "replaying inputs 20")
-    says(said, "replaying inputs 40")
 
 
 def test_stateful_random_ops_of_the_training_step_are_named(tmp_path, capsys, monkeypatch):
@@ -106,7 +101,7 @@ def test_stateful_random_ops_of_the_training_step_are_named(tmp_path, capsys, mo
 
 @pytest.mark.parametrize(
     ("kind", "average"),
-    [("adam", None), ("adam_experimental", None), ("sgd", {"average_decay": 0.9})],
+    [("adam_experimental", None), ("sgd", {"average_decay": 0.9})],
 )
 def test_eager_training_goes_on(tmp_path, kind, average):
     def eager(steps, **runtime):
@@ -122,8 +117,8 @@ def test_eager_training_goes_on(tmp_path, kind, average):
             }
         )
 
-    runner.run(eager(20), tmp_path, "train")  # in a graph
-    runner.run(eager(40, run_eagerly=True), tmp_path, "train", allow_config_change=True)
-    runner.run(eager(60, run_eagerly=True), tmp_path, "train")
-    assert [row["step"] for row in rows(tmp_path / "train.jsonl")] == [10, 20, 30, 40, 50, 60]
-    assert state(tmp_path, 60).keys() == state(tmp_path, 20).keys()
+    runner.run(eager(10), tmp_path, "train")  # in a graph
+    runner.run(eager(20, run_eagerly=True), tmp_path, "train", allow_config_change=True)
+    runner.run(eager(30, run_eagerly=True), tmp_path, "train")
+    assert [row["step"] for row in rows(tmp_path / "train.jsonl")] == [10, 20, 30]
+    assert state(tmp_path, 30).keys() == state(tmp_path, 10).keys()
