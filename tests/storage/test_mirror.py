@@ -86,12 +86,25 @@ def test_the_last_state_is_there_when_the_block_ends(url, tmp_path):
     assert {"checkpoint", "ckpt-30.index", "history.jsonl"} <= expected.keys()
 
 
-def test_what_points_is_written_after_what_it_points_to_and_removals_come_last(url, writes):
-    with written(url) as folder:
-        buckets.commit(folder, 10, keep=1)
-        buckets.wait_for(lambda: ("write", "mirror.json") in writes.names)
-        buckets.commit(folder, 20, keep=1)
-    first = writes.names[: writes.names.index(("write", "mirror.json")) + 1]
+def copying_to(url, folder):
+    """Copies a folder's state whenever it is called."""
+    there = bucket.Bucket(url)
+    claim = lease.take(there, lease.Asking())
+    copier = copying.Copier(folder, there, claim.mark, manifest.Manifest({}), claim.check)
+    return lambda: copier.copy(snapshot.take(folder, copier.known))
+
+
+def test_what_points_is_written_after_what_it_points_to_and_removals_come_last(
+    url, tmp_path, writes
+):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    copy = copying_to(url, folder)
+    buckets.commit(folder, 10, keep=1)
+    copy()
+    first = list(writes.names)
+    buckets.commit(folder, 20, keep=1)
+    copy()
     data, index = "ckpt-10.data-00000-of-00001", "ckpt-10.index"
     names = (data, index, "history.jsonl", "checkpoint", "mirror.json")
     assert first == [("write", name) for name in names]
@@ -105,20 +118,19 @@ def test_cut_at_any_write_the_bucket_holds_a_whole_state(tmp_path, writes):
     """Also when a checkpoint is written again, other than it was, as after a rollback."""
     cut, was_cut = 0, True
     while was_cut:
-        folder, there = tmp_path / f"run-{cut}", bucket.Bucket(f"memory://{uuid.uuid4().hex}/run")
+        folder, url = tmp_path / f"run-{cut}", f"memory://{uuid.uuid4().hex}/run"
         folder.mkdir()
-        claim = lease.take(there, lease.Asking())
-        copier = copying.Copier(folder, there, claim.mark, manifest.Manifest({}), claim.check)
+        copy = copying_to(url, folder)
         writes.names.clear()
         writes.fails_from, was_cut = cut, False
         for step, word in ((10, "a"), (20, "b"), (20, "c"), (30, "d")):
             buckets.commit(folder, step, word=word)
             try:
-                copier.copy(snapshot.take(folder, copier.known))
+                copy()
             except bucket.BucketError:
                 was_cut = True
                 break
-        found = held(there.url, tmp_path / f"read-{cut}")
+        found = held(url, tmp_path / f"read-{cut}")
         listed = found.get("checkpoint", b"").decode()
         there_are = [step for step in (10, 20, 30) if f"ckpt-{step}.index" in found]
         assert there_are or not listed
