@@ -117,40 +117,6 @@ def test_a_sigterm_has_all_trials_save_and_the_same_command_goes_on(address, pla
     assert {each.state for each in trial.all_of(Path("study"))} == {"done"}
 
 
-HEADLESS = f"""
-import sys
-from runner import main
-from runner.launch import ray
-ray.Cluster.program = [{played_trial.__file__!r}]
-sys.argv[0] = "runner"
-main.console()
-"""
-
-
-def test_a_lost_head_ends_the_command_with_a_line_and_its_answer(tmp_path):
-    from ray import cluster_utils
-
-    options = {"num_cpus": 2, "object_store_memory": STORE}
-    headless = cluster_utils.Cluster(initialize_head=True, head_node_args=options)
-    address = headless.address
-    flags = [
-        f"--gin.LaunchConfig.address='{address}'",
-        "--gin.LaunchConfig.environment=('PLAYED_UNTIL=never',)",
-    ]
-    environment = {**os.environ, "RAY_gcs_rpc_server_reconnect_timeout_s": "30"}
-    command = [sys.executable, "-c", HEADLESS, *STUDY, "--seeds=2", *flags]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, env=environment, **pipes) as study:
-        killed = soon(lambda: len(rows()) >= 2, headless.head_node.kill_gcs_server)
-        out, said = study.communicate()
-    killed.join()
-    headless.shutdown()
-    assert study.returncode == 1
-    assert json.loads(out)["status"] == "failed"
-    says(said, f"Ray {address} answered")
-    assert "Traceback" not in said
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -264,3 +230,33 @@ def test_without_ray_the_answer_is_the_line_that_installs_it(monkeypatch, capsys
     said = capsys.readouterr().err
     assert "pip install" in said
     assert "[ray]" in said
+
+
+HEADLESS = f"""
+import sys
+from runner import main
+from runner.launch import ray
+ray.Cluster.program = [{played_trial.__file__!r}]
+sys.argv[0] = "runner"
+main.console()
+"""
+
+
+def test_a_lost_head_ends_the_command_with_a_line_and_its_answer(cluster):
+    """The last test: it takes the cluster's head away."""
+    address = cluster.address
+    flags = [
+        f"--gin.LaunchConfig.address='{address}'",
+        "--gin.LaunchConfig.environment=('PLAYED_UNTIL=never',)",
+    ]
+    environment = {**os.environ, "RAY_gcs_rpc_server_reconnect_timeout_s": "5"}
+    command = [sys.executable, "-c", HEADLESS, *STUDY, "--seeds=2", *flags]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=environment, **pipes) as study:
+        killed = soon(lambda: len(rows()) >= 2, cluster.head_node.kill_gcs_server)
+        out, said = study.communicate()
+    killed.join()
+    assert study.returncode == 1
+    assert json.loads(out)["status"] == "failed"
+    says(said, f"Ray {address} answered")
+    assert "Traceback" not in said
