@@ -1,6 +1,7 @@
 """Decisions scale the rate that training applies, whatever the optimizer and its schedule."""
 
 import functools
+import itertools
 
 import numpy as np
 import pytest
@@ -91,15 +92,26 @@ def innermost_is_new(made):
     return not isinstance(optimizer._layers(made)[-1], tf_keras.optimizers.legacy.Optimizer)
 
 
-@pytest.mark.parametrize("kind", OPTIMIZERS)
-@pytest.mark.parametrize(("rate", "warmup"), [("constant", None), ("cosine", "linear")])
+CONSTANT, COSINE = ("constant", None), ("cosine", "linear")
+LEGACY_AND_NEW = ["sgd", "sgd_experimental"]
+ALTERNATELY = [
+    (LEGACY_AND_NEW[number % 2], rate, warmup)
+    for number, (rate, warmup) in enumerate(itertools.product(SCHEDULES, WARMUPS))
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "rate", "warmup"),
+    [
+        *((kind, *COSINE) for kind in OPTIMIZERS),
+        *((kind, *CONSTANT) for kind in ("sgd", "lamb", "adam_experimental", "adafactor_keras")),
+    ],
+)
 def test_every_optimizer_takes_the_scale(kind, rate, warmup):
     check(config(kind, rate, warmup))
 
 
-@pytest.mark.parametrize("warmup", WARMUPS)
-@pytest.mark.parametrize("rate", SCHEDULES)
-@pytest.mark.parametrize("kind", ["sgd", "sgd_experimental"])
+@pytest.mark.parametrize(("kind", "rate", "warmup"), ALTERNATELY)
 def test_every_schedule_and_warm_up_is_scaled_down_to_the_floor(kind, rate, warmup):
     """Plain SGD changes a weight by the rate times the gradient: what is logged is applied."""
     chosen = config(kind, rate, warmup)
@@ -113,8 +125,10 @@ def test_every_schedule_and_warm_up_is_scaled_down_to_the_floor(kind, rate, warm
     np.testing.assert_allclose(after / -GRADIENT, in_force(scheduled(chosen, STEPS)), rtol=1e-3)
 
 
-@pytest.mark.parametrize("kind", OPTIMIZERS)
-@pytest.mark.parametrize(("rate", "warmup"), [("constant", None), ("cosine", "linear")])
+@pytest.mark.parametrize(
+    ("kind", "rate", "warmup"),
+    [*((kind, *COSINE) for kind in OPTIMIZERS), *((kind, *CONSTANT) for kind in LEGACY_AND_NEW)],
+)
 def test_a_scale_of_1_leaves_every_bit_as_it_was(kind, rate, warmup):
     chosen = config(kind, rate, warmup)
     plain, scaled = build(chosen), build(chosen)
@@ -135,14 +149,21 @@ def test_without_a_floor_the_rate_is_the_scheduled_one_times_the_scale_to_the_bi
     assert float(rate(0)) == float(constant) == expected
 
 
-@pytest.mark.parametrize("kind", ["sgd", "adam", "adamw", "lamb", "lars", "rmsprop", "adagrad"])
-@pytest.mark.parametrize(("rate", "warmup"), [("constant", None), ("cosine", "linear")])
+@pytest.mark.parametrize(
+    ("kind", "rate", "warmup"),
+    [
+        *((kind, *COSINE) for kind in ("sgd", "adamw", "lamb", "lars", "adagrad")),
+        *((kind, *CONSTANT) for kind in ("adam", "rmsprop")),
+    ],
+)
 def test_below_averaged_weights_the_rate_is_scaled(kind, rate, warmup):
     check(config(kind, rate, warmup, ema={"average_decay": 0.9}))
 
 
-@pytest.mark.parametrize("kind", ["sgd", "adam", "adamw_experimental"])
-@pytest.mark.parametrize(("rate", "warmup"), [("constant", None), ("cosine", "linear")])
+@pytest.mark.parametrize(
+    ("kind", "rate", "warmup"),
+    [("adam", *COSINE), ("sgd", *CONSTANT), ("adamw_experimental", *COSINE)],
+)
 def test_below_a_loss_scale_the_rate_is_scaled(kind, rate, warmup):
     chosen = config(kind, rate, warmup)
     made = build(chosen, mixed_precision_dtype="float16", loss_scale="dynamic")
