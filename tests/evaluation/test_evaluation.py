@@ -225,8 +225,7 @@ def score(built, each):
     return {name: float(value) for name, value in logs.items()}
 
 
-@pytest.mark.parametrize("overrides", [None, MIRRORED], ids=["one replica", "two replicas"])
-@pytest.mark.parametrize("batch", [8, 16, 24])
+@pytest.mark.parametrize(("batch", "overrides"), [(8, MIRRORED), (16, None), (24, MIRRORED)])
 def test_a_share_is_exact_in_examples(tmp_path, overrides, batch):
     portions = {
         11: {"examples": 11},
@@ -377,10 +376,9 @@ def test_a_set_is_evaluated_whole_whatever_loop_validation_has(tmp_path, options
         assert score(built, each)["validation_loss"] == pytest.approx(right["loss"], abs=1e-5)
 
 
-@pytest.mark.parametrize("overrides", [None, MIRRORED], ids=["one replica", "two replicas"])
-def test_sets_are_evaluated_with_the_averaged_weights(tmp_path, overrides):
+def test_sets_are_evaluated_with_the_averaged_weights(tmp_path):
     ema = {"trainer": {"optimizer_config": {"ema": {"average_decay": 0.9}}}}
-    config = experiment(NEAR, overrides={**(overrides or {}), **ema})
+    config = experiment(NEAR, overrides={**MIRRORED, **ema})
     results = runner.run(config, tmp_path, "train_and_eval")
     info = json.loads((tmp_path / "best" / "info.json").read_text())
     model = toy.ToyTask(toy.ToyConfig()).build_model()
@@ -443,12 +441,14 @@ def check(tmp_path, config, **kwargs):
     return metric_names.check(config, built, tmp_path, **{"evaluates": True, **kwargs})
 
 
-@pytest.mark.parametrize(("path", "field"), FIELDS)
-def test_a_misspelt_metric_is_refused_by_its_field_with_those_there_are(tmp_path, path, field):
-    check(tmp_path, watching(path, "moved_loss"))
+def test_a_misspelt_metric_is_refused_by_its_field_with_those_there_are(tmp_path):
+    built = build.build_evaluator(Call(experiment(FAR), tmp_path), tmp_path)
     names = "accuracy, moved_accuracy, moved_loss, validation_loss"
-    with pytest.raises(ConfigError, match=rf"{field} = 'moved_los': .*{names}; .*'moved_loss'"):
-        check(tmp_path, watching(path, "moved_los"))
+    for path, field in FIELDS:
+        said = rf"{field} = 'moved_los': .*{names}; .*'moved_loss'"
+        metric_names.check(watching(path, "moved_loss"), built, tmp_path, evaluates=True)
+        with pytest.raises(ConfigError, match=said):
+            metric_names.check(watching(path, "moved_los"), built, tmp_path, evaluates=True)
 
 
 def test_a_misspelt_metric_of_a_rule_stops_a_run_before_its_first_step(tmp_path):
@@ -546,8 +546,10 @@ def test_of_a_loss_for_each_example_every_example_counts_once(tmp_path, monkeypa
     )
 
 
-@pytest.mark.parametrize("mode", ["train", "train_and_eval"])
-@pytest.mark.parametrize("names", [("accuracy", "accuracy"), ("training_loss",)])
+@pytest.mark.parametrize(
+    ("names", "mode"),
+    [(("accuracy", "accuracy"), "train_and_eval"), (("training_loss",), "train")],
+)
 def test_two_metrics_of_one_name_are_a_mistake(tmp_path, monkeypatch, names, mode):
     def metrics(self, training=True):
         return [tf_keras.metrics.SparseCategoricalAccuracy(name) for name in names]
