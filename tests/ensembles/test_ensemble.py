@@ -166,11 +166,12 @@ def test_probabilities_of_a_users_models_are_averaged(
         "SupervisedConfig.train = @mine.data\nSupervisedConfig.validation = @mine.data\n"
         "TrainerConfig.train_steps = 20\n"
     )
+    alone = []
     for seed in (1, 2):
         loaded = runner.load("mine.gin", [f"RunConfig.seed = {seed}"])
-        runner.run(loaded, tmp_path / f"run{seed}", "train_and_eval")
+        trained = runner.run(loaded, tmp_path / f"run{seed}", "train_and_eval")
+        alone.append(trained["metrics"])
     _, results, _ = ensemble(f"--runs={tmp_path / 'run1'},{tmp_path / 'run2'}")
-    alone = [runner.run(loaded, tmp_path / f"run{seed}", "eval")["metrics"] for seed in (1, 2)]
     for member, metrics in zip(results["members"], alone, strict=True):
         for name, value in metrics.items():
             assert member["metrics"][name] == pytest.approx(value, rel=1e-4)
