@@ -10,6 +10,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import pytest
 import tensorflow as tf
 import tf_keras
+from tensorflow.python.framework import ops
 
 from runner.devices import garbage
 
@@ -24,6 +25,20 @@ def imports_frozen():
     """The half a million objects of the imports are not searched for garbage again and again."""
     gc.collect()
     garbage.freeze()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def earlier_tests_set_aside(imports_frozen):
+    """The graphs of earlier modules are freed, and what they leave is not searched for garbage.
+
+    TensorFlow keeps every custom gradient that a graph uses, and thereby the graph, for ever: each
+    training step of an optimizer of tf_keras has one.
+    """
+    registered = ops.gradient_registry._registry
+    for name in [name for name in registered if name.startswith("CustomGradient-")]:
+        del registered[name]
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
