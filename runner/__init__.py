@@ -12,7 +12,7 @@
 The first call loads TensorFlow, not the import. Reading a run does not load it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,7 @@ __all__ = [
     "run",
     "run_experiment",
     "run_experiment_with_multitask_eval",
+    "study",
 ]
 
 tasks_package.install()
@@ -243,3 +244,97 @@ def fit(
             options=options,
             restore_best=restore_best,
         )
+
+
+def study(
+    build_model: Callable[..., Any],
+    train: Any = None,
+    validation: Any = None,
+    *,
+    model_dir: str | Path,
+    vary: Mapping[str, Any] | None = None,
+    seeds: int | Sequence[int] | None = None,
+    trials: int | None = None,
+    strategy: str | None = None,
+    stopping: str | None = None,
+    train_steps: int | None = None,
+    epochs: float | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """Trains a Keras model with many values of its hyperparameters and several seeds.
+
+        def build_model(width=64, rate=0.01):
+            model = tf_keras.Sequential([...])
+            model.compile(tf_keras.optimizers.Adam(rate), "mse")
+            return model
+
+        results = runner.study(
+            build_model,
+            (x, y),
+            (x2, y2),
+            model_dir="studies/mine",
+            vary={"width": [32, 64], "rate": "log(1e-4, 0.1)"},
+            trials=20,
+            seeds=3,
+            epochs=10,
+        )
+        print(results["best"]["parameters"])
+
+    Each trial is a run as of `fit`, and they run one after another in this process. Repeat the call
+    to continue the study, also after a kill. The directory is that of `--mode=study`: the commands
+    `runner --mode=report`, `runs`, `compare` and `status` read it.
+
+    Args:
+        build_model: A function that returns a new compiled model of tf_keras or Keras 3. It may be
+            defined anywhere, also in a notebook, and may be a lambda.
+        train: As for `fit`.
+        validation: As for `fit`. The lowest `validation_loss` decides, unless `gin_params` sets
+            `TrainerConfig.best_checkpoint_eval_metric`.
+        model_dir: The study's directory.
+        vary: Values by name. A name is an argument of `build_model`, or a setting such as
+            "AdamConfig.beta_1". The values are a list, or the text that `--vary` takes:
+            "log(1e-4, 0.1)", "uniform(0, 1)" or "int(1, 8)".
+        seeds: The number of seeds of each configuration, or a list of seeds.
+        trials: The number of configurations. Ranges need it. Defaults to all combinations of lists.
+        strategy: `grid`, `random`, `quasi_random`, `tpe` or `cma_es`. Defaults to `grid` for lists
+            and to `tpe` for ranges.
+        stopping: `asha`, `hyperband` or `median` stops bad trials early.
+        train_steps: How many steps each trial trains. Pass this or `epochs`.
+        epochs: How many epochs each trial trains.
+        options: `batch_size`, `loss`, `metrics`, `optimizer`, `gin_params`, `train_actions` and
+            `eval_actions`, as for `fit`, for all trials. With `dry_run`, the configurations are
+            only checked.
+
+    Returns:
+        A dict with these keys:
+
+        - `best`: the best configuration: its `parameters`, the mean of the deciding metric over
+          seeds by the metric's name, its `interval` and its `trials`. None if none has finished.
+        - `configurations`: all of them, the best first, each with `parameters`, `metrics` (means),
+          `intervals` and `trials` (directories).
+        - `findings`: comparisons in words.
+        - `trials`: the number of trials in each state.
+        - `status` and `model_dir`.
+
+    Raises:
+        runner.errors.ConfigError: an argument is not valid. No trial has started then.
+        runner.errors.RunnerError: too many trials failed. Repeat the call to try them again.
+    """
+    from runner.command import fit_arguments
+
+    shared = fit_arguments.of_study(options, study)
+    from runner.command import studying  # loads TensorFlow
+    from runner.devices import process_state
+
+    with errors.in_python(), process_state.restored():
+        fit = studying.Fit(
+            build_model,
+            train,
+            validation,
+            {"train_steps": train_steps, "epochs": epochs, "batch_size": shared.batch_size},
+            shared.compiled,
+            shared.gin_params,
+            shared.options,
+        )
+        settings = {"seeds": seeds, "trials": trials, "strategy": strategy, "stopping": stopping}
+        return studying.study(fit, Path(model_dir), vary or {}, settings)

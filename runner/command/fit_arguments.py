@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from runner.core import spelling
 from runner.errors import ConfigError
@@ -13,6 +13,9 @@ OPTIONS = (
     *ACTIONS,
 )
 """Options of `runner.run`."""
+_COMPILED = ("loss", "metrics", "optimizer")
+_SHARED = (*_COMPILED, "batch_size", "gin_params")
+_OF_STUDY = ("dry_run", *ACTIONS)
 
 _DATASET = "read the data with a tf.data.Dataset, which loads in parallel"
 _COMPILE = "pass it to model.compile"
@@ -82,6 +85,42 @@ def check(names: Mapping[str, Any], function: Callable[..., Any]) -> None:
             raise ConfigError(f"runner.fit has no argument {name}: {_INSTEAD[name]}")
         guess = spelling.did_you_mean(name, [*own, *OPTIONS, *_INSTEAD, "callbacks"])
         raise ConfigError(f"runner.fit has no argument {name}{guess}")
+
+
+class Shared(NamedTuple):
+    """The arguments that `runner.study` passes to all trials.
+
+    Attributes:
+        batch_size: As for `runner.fit`.
+        compiled: `loss`, `metrics` and `optimizer`.
+        gin_params: As for `runner.fit`.
+        options: Actions and `dry_run`.
+    """
+
+    batch_size: int | None
+    compiled: dict[str, Any]
+    gin_params: Sequence[str]
+    options: dict[str, Any]
+
+
+def of_study(names: Mapping[str, Any], function: Callable[..., Any]) -> Shared:
+    """Returns the arguments that `runner.study` passes to all trials.
+
+    Args:
+        names: The further arguments of `runner.study`, by name.
+        function: `runner.study`.
+
+    Raises:
+        ConfigError: as for `check`.
+    """
+    others = {name: value for name, value in names.items() if name not in _SHARED}
+    own = [name for name in inspect.signature(function).parameters if name != "options"]
+    for name in others:
+        if name not in _OF_STUDY:
+            guess = spelling.did_you_mean(name, [*own, *_SHARED, *_OF_STUDY])
+            raise ConfigError(f"runner.study has no argument {name}{guess}")
+    compiled = {name: names.get(name) for name in _COMPILED}
+    return Shared(names.get("batch_size"), compiled, names.get("gin_params", ()), others)
 
 
 def _of_callbacks(value: Any) -> str:

@@ -2,9 +2,9 @@
 
 import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from runner import config
 from runner.checkpoints import load_model
@@ -23,7 +23,7 @@ from runner.models import (
     sources,
 )
 from runner.run_directory import begun
-from runner.runs.call import Call, Given
+from runner.runs.call import Call, Given, Outcome
 
 _GIN = "supervised.gin"  # it names the task, which the runner does not import
 _INTERVALS = ("validation", "checkpoint", "summary")
@@ -31,6 +31,22 @@ _BEST = (
     "TrainerConfig.best_checkpoint_eval_metric = 'validation_loss'",
     "TrainerConfig.best_checkpoint_metric_comp = 'lower'",
 )
+
+
+class Prepared(NamedTuple):
+    """A run that is configured and can start.
+
+    Attributes:
+        experiment: Its configuration.
+        given: The model and the data.
+        evaluates: Whether it evaluates.
+        model: The user's model, which receives the trained weights. None for a function.
+    """
+
+    experiment: config.Experiment
+    given: sources.Given
+    evaluates: bool
+    model: Any
 
 
 def fit(
@@ -58,6 +74,59 @@ def fit(
         options: Options of the mode, and actions.
         restore_best: Whether the model gets the weights of the best evaluation.
     """
+    ready = prepared(
+        model,
+        train,
+        validation,
+        model_dir,
+        lengths=lengths,
+        compiled=compiled,
+        gin_params=gin_params,
+        options=options,
+    )
+    mode = "train_and_eval" if ready.evaluates else "train"
+    outcome = started(ready, mode, Path(model_dir), options)
+    if restore_best and outcome.results["best"]:
+        if ready.model is not None:
+            best = load_model.load(Path(model_dir), layout.BEST, ready.model)
+            _give_weights(best, ready.model)
+    elif ready.model is not None and outcome.evaluator is not None:
+        trained = outcome.evaluator.model
+        keras_optimizers.finalize(outcome.evaluator.optimizer, trained)
+        _give_weights(getattr(trained, "network", trained), ready.model)
+    return fit_result.FitResult(outcome.results, {**lengths, "restore_best": restore_best})
+
+
+def _give_weights(trained: Any, model: Any) -> None:
+    """Gives the caller's model the trained weights, unless it was trained itself."""
+    if trained is not model:
+        copies.copy_weights(trained, model)
+
+
+def prepared(
+    model: Any,
+    train: Any,
+    validation: Any,
+    model_dir: str | Path,
+    *,
+    lengths: dict[str, Any],
+    compiled: dict[str, Any],
+    gin_params: Sequence[str],
+    options: Mapping[str, Any],
+    **more: Any,
+) -> Prepared:
+    """Configures a run.
+
+    Args:
+        model: As for `fit`, like the other arguments that are not listed here.
+        train: The training data, which `examples.read` may have read already.
+        validation: The evaluation data, likewise.
+        model_dir: The run's directory, or "" before it is known.
+        more: Further arguments of `config.load`.
+
+    Raises:
+        ConfigError: an argument or a value of the configuration is not valid.
+    """
     folded = any(re.search(r"SupervisedData\.folds\s*=\s*[1-9]", each) for each in gin_params)
     if folded and validation is not None:
         raise ConfigError(
@@ -68,10 +137,8 @@ def fit(
     model, made = _compiled(model, {k: v for k, v in compiled.items() if v is not None})
     given = sources.Given(
         model=model,
-        train=examples.read(train, "runner.fit: train"),
-        validation=None
-        if validation is None
-        else examples.read(validation, "runner.fit: validation"),
+        train=read(train, "train"),
+        validation=None if validation is None else read(validation, "validation"),
         lasting=not options.get("dry_run"),
     )
     params = [
@@ -83,26 +150,37 @@ def fit(
     ]
     if made is model and not options.get("allow_config_change"):
         _check_model(model, Path(model_dir))
-    experiment = config.load([_GIN], params, trains=True, evaluates=evaluates)
-    task: Any = task_contract.build_task(experiment.task, str(model_dir))
-    task.given = given
-    with signals.served() as stop, models.lent(model):
-        actions = {name: options.pop(name) for name in fit_arguments.ACTIONS if name in options}
-        mode = table.modes()["train_and_eval" if evaluates else "train"]
-        call = Call(experiment, Path(model_dir), given=Given(task=task), stop=stop, **actions)
-        chosen = from_python.options_of(mode, options)
+    experiment = config.load([_GIN], params, trains=True, evaluates=evaluates, **more)
+    return Prepared(experiment, given, evaluates, model if made is model else None)
+
+
+def read(data: Any, name: str) -> examples.Examples:
+    """Reads the data of an argument, unless they have been read.
+
+    Raises:
+        ConfigError: a model cannot learn from them.
+    """
+    return data if isinstance(data, examples.Arrays) else examples.read(data, f"runner.fit: {name}")
+
+
+def started(ready: Prepared, mode: str, model_dir: Path, options: dict[str, Any]) -> Outcome:
+    """Runs a mode.
+
+    Args:
+        ready: The run.
+        mode: The name of the mode.
+        model_dir: The run's directory.
+        options: Options of the mode, and actions.
+    """
+    task: Any = task_contract.build_task(ready.experiment.task, str(model_dir))
+    task.given = ready.given
+    own = dict(options)
+    with signals.served() as stop, models.lent(ready.given.model):
+        actions = {name: own.pop(name) for name in fit_arguments.ACTIONS if name in own}
+        call = Call(ready.experiment, model_dir, given=Given(task=task), stop=stop, **actions)
+        chosen = from_python.options_of(table.modes()[mode], own)
         chosen.check(str(model_dir))
-        outcome = execution.run(mode, call, chosen)
-    if restore_best and outcome.results["best"]:
-        best = load_model.load(Path(model_dir), layout.BEST, model)
-        for target in {id(each): each for each in (made, model) if copies.is_model(each)}.values():
-            copies.copy_weights(best, target)
-    elif made is model and outcome.evaluator is not None:
-        keras_optimizers.finalize(outcome.evaluator.optimizer, outcome.evaluator.model)
-        trained = getattr(outcome.evaluator.model, "network", outcome.evaluator.model)
-        if trained is not model:
-            copies.copy_weights(trained, model)
-    return fit_result.FitResult(outcome.results, {**lengths, "restore_best": restore_best})
+        return execution.run(table.modes()[mode], call, chosen)
 
 
 def _check_model(model: Any, model_dir: Path) -> None:

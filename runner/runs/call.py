@@ -2,7 +2,7 @@
 
 import dataclasses
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -86,6 +86,8 @@ class Call:
         launched: When the command was started, in seconds since the epoch, or None if unknown.
         place: The executor of a study's trials, a `runner.studies.places.Place`. None uses this
             machine.
+        trial: Configures a trial of a study, given its bindings and its overrides. None uses
+            `config.again`.
     """
 
     config: "config.Experiment"
@@ -100,6 +102,7 @@ class Call:
     given: Given = Given()  # noqa: RUF009, immutable
     launched: float | None = None
     place: Any = None
+    trial: "Callable[[Sequence[str], Sequence[str]], config.Experiment] | None" = None
 
     @property
     def limits(self) -> dict[str, int]:

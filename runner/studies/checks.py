@@ -1,5 +1,6 @@
 """Checks that every trial of a study can be configured, before any of them starts."""
 
+import functools
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -110,7 +111,8 @@ def load(call: Call, arguments: list[str]) -> config.Experiment:
     for argument in arguments:
         name, _, value = argument.partition("=")
         own[name].append(value)
-    return config.again(call.config, own["--gin_params"], own["--params_override"])
+    configure = call.trial or functools.partial(config.again, call.config)
+    return configure(own["--gin_params"], own["--params_override"])
 
 
 def _chosen(planned: plan.Plan) -> Iterator[Mapping[str, Any]]:
