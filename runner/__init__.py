@@ -255,6 +255,7 @@ def study(
     vary: Mapping[str, Any] | None = None,
     seeds: int | Sequence[int] | None = None,
     trials: int | None = None,
+    jobs: int | str = 1,
     strategy: str | None = None,
     stopping: str | None = None,
     train_steps: int | None = None,
@@ -280,9 +281,9 @@ def study(
         )
         print(results["best"]["parameters"])
 
-    Each trial is a run as of `fit`, and they run one after another in this process. Repeat the call
-    to continue the study, also after a kill. The directory is that of `--mode=study`: the commands
-    `runner --mode=report`, `runs`, `compare` and `status` read it.
+    Each trial is a run as of `fit`. Repeat the call to continue the study, also after a kill. The
+    directory is that of `--mode=study`: the commands `runner --mode=report`, `runs`, `compare` and
+    `status` read it.
 
     Args:
         build_model: A function that returns a new compiled model of tf_keras or Keras 3. It may be
@@ -296,6 +297,9 @@ def study(
             "log(1e-4, 0.1)", "uniform(0, 1)" or "int(1, 8)".
         seeds: The number of seeds of each configuration, or a list of seeds.
         trials: The number of configurations. Ranges need it. Defaults to all combinations of lists.
+        jobs: How many trials run at once, or `auto`. With 1, they run in this process. With more,
+            each runs in a new process, which takes a few seconds to start and gets a copy of
+            `build_model` and of the data, which must be arrays or a path.
         strategy: `grid`, `random`, `quasi_random`, `tpe` or `cma_es`. Defaults to `grid` for lists
             and to `tpe` for ranges.
         stopping: `asha`, `hyperband` or `median` stops bad trials early.
@@ -336,5 +340,6 @@ def study(
             shared.gin_params,
             shared.options,
         )
-        settings = {"seeds": seeds, "trials": trials, "strategy": strategy, "stopping": stopping}
+        settings = {"seeds": seeds, "trials": trials, "jobs": jobs}
+        settings |= {"strategy": strategy, "stopping": stopping}
         return studying.study(fit, Path(model_dir), vary or {}, settings)

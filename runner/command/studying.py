@@ -1,7 +1,7 @@
 """The implementation of `runner.study`: a study of a Keras model that a function builds.
 
-Only the trials differ from `--mode=study`. Each one is a run of `runner.fit` in this process, with
-the flags that a trial of the command has. Plans, results and files are those of `runner.studies`.
+Only the trials differ from `--mode=study`. Each one is a run of `runner.fit`, with the flags that a
+trial of the command has, in this process or in a new one. Plans, results and files are those of `runner.studies`.
 """
 
 import contextlib
@@ -9,13 +9,16 @@ import functools
 import gc
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from runner import config, errors
 from runner.command import execution, exit_messages, fitting, from_python, table, typed, vary
-from runner.core import console, files, layout, signals
+from runner.core import console, files, layout, signals, user_code
 from runner.core.child import Child
 from runner.devices import process_state
 from runner.errors import ConfigError
@@ -81,14 +84,14 @@ def study(
     options = from_python.options_of(mode, {**arguments, "dry_run": fit.options.get("dry_run")})
     experiment = trials.whole(texts, settings, typed.values(options, arguments))
     _check_data(experiment, model_dir)
-    with signals.served() as stop:
+    in_process = settings["jobs"] == 1
+    processes = _processes(trials, experiment.run.intra_op_threads)
+    with (
+        signals.served() as stop,
+        (contextlib.nullcontext(InProcess(trials)) if in_process else processes) as place,
+    ):
         call = Call(
-            experiment,
-            model_dir,
-            arguments=[_GIN],
-            stop=stop,
-            place=InProcess(trials),
-            trial=trials.load,
+            experiment, model_dir, arguments=[_GIN], stop=stop, place=place, trial=trials.load
         )
         results = execution.run(mode, call, options).results
     return _described(results, names, model_dir)
@@ -207,6 +210,73 @@ class InProcess:
         return _Ended(functools.partial(self._trials.run, arguments), output)
 
 
+class Processes(places.Here):
+    """Runs each trial in a new process.
+
+    Args:
+        trials: The file with the pickled trials.
+        threads: `RunConfig.intra_op_threads` of the study.
+    """
+
+    def __init__(self, trials: Path, threads: int) -> None:
+        super().__init__()
+        self.forks = False
+        self._trials = trials
+        self._threads = threads
+
+    def start(self, arguments: Sequence[str], output: Path, gpu: str | None) -> Child:
+        """Starts a trial."""
+        output.write_bytes(b"")
+        own = re.search(r"\brun\.intra_op_threads=(\d+)", " ".join(arguments))
+        threads = own[1] if own else str(self._threads)
+        paths = [each or str(Path.cwd()) for each in sys.path]
+        visible = {} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu}
+        command = [sys.executable, "-m", "runner.command.trial_process"]
+        return Child(
+            [*command, str(self._trials), threads, *arguments],
+            environment={"PYTHONPATH": os.pathsep.join(paths), **visible},
+            log=output,
+        )
+
+
+@contextlib.contextmanager
+def _processes(trials: Trials, threads: int) -> Iterator[Processes]:
+    """Provides a `Processes`, with a copy of what the trials need in a temporary file.
+
+    Raises:
+        ConfigError: it cannot be copied to another process.
+    """
+    import cloudpickle
+
+    with tempfile.TemporaryDirectory(prefix="runner-") as folder:
+        file = Path(folder, "trials.pickle")
+        try:
+            file.write_bytes(cloudpickle.dumps(trials))
+        except Exception as error:  # the user's objects may raise anything
+            raise ConfigError(
+                "{jobs}: the function and the data cannot be copied to other processes "
+                f"({user_code.summary(error)}). Pass data as arrays or as the path of an .npz, and "
+                "create other objects inside the function, or pass jobs=1",
+                jobs=None,
+            ) from error
+        yield Processes(file, threads)
+
+
+def exit_code(train: Callable[[], dict[str, Any]], folder: Path) -> int:
+    """Runs a trial, prints its results as the command does, and returns its exit code.
+
+    Args:
+        train: Runs it and returns its results.
+        folder: Its directory.
+    """
+    ending = exit_messages.Ending(folder)
+    try:
+        ending.results(train())
+    except (Exception, signals.Interrupted) as error:  # as the command does
+        return ending.failed(error)
+    return 0
+
+
 class _Ended(Child):
     """A trial that has run in this process.
 
@@ -224,17 +294,8 @@ class _Ended(Child):
         assert self.log is not None
         with self.log.open("a", encoding="utf-8", buffering=1) as output:
             with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
-                self._code = self._run()
+                self._code = exit_code(self._train, self.log.parent)
         gc.collect()  # the model of the trial
-
-    def _run(self) -> int:
-        assert self.log is not None
-        ending = exit_messages.Ending(self.log.parent)
-        try:
-            ending.results(self._train())
-        except (Exception, signals.Interrupted) as error:  # as the command does
-            return ending.failed(error)
-        return 0
 
     @property
     def pid(self) -> int:
