@@ -118,10 +118,14 @@ def prepared(
     """Configures a run.
 
     Args:
-        model: As for `fit`, like the other arguments that are not listed here.
-        train: The training data, which `examples.read` may have read already.
-        validation: The evaluation data, likewise.
+        model: As for `fit`.
+        train: As for `fit`. `examples.read` may have read them already.
+        validation: The same.
         model_dir: The run's directory, or "" before it is known.
+        lengths: As for `fit`.
+        compiled: As for `fit`.
+        gin_params: As for `fit`.
+        options: As for `fit`.
         more: Further arguments of `config.load`.
 
     Raises:

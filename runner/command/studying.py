@@ -1,7 +1,8 @@
 """The implementation of `runner.study`: a study of a Keras model that a function builds.
 
 Only the trials differ from `--mode=study`. Each one is a run of `runner.fit`, with the flags that a
-trial of the command has, in this process or in a new one. Plans, results and files are those of `runner.studies`.
+trial of the command has, in this process or in a new one. The plan, the results and the files come
+from `runner.studies`.
 """
 
 import contextlib
@@ -88,7 +89,7 @@ def study(
     processes = _processes(trials, experiment.run.intra_op_threads)
     with (
         signals.served() as stop,
-        (contextlib.nullcontext(InProcess(trials)) if in_process else processes) as place,
+        contextlib.nullcontext(InProcess(trials)) if in_process else processes as place,
     ):
         call = Call(
             experiment, model_dir, arguments=[_GIN], stop=stop, place=place, trial=trials.load
@@ -292,9 +293,12 @@ class _Ended(Child):
 
     def _start(self, command: Sequence[str], **_: Any) -> None:  # noqa: ARG002
         assert self.log is not None
-        with self.log.open("a", encoding="utf-8", buffering=1) as output:
-            with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
-                self._code = exit_code(self._train, self.log.parent)
+        with (
+            self.log.open("a", encoding="utf-8", buffering=1) as output,
+            contextlib.redirect_stdout(output),
+            contextlib.redirect_stderr(output),
+        ):
+            self._code = exit_code(self._train, self.log.parent)
         gc.collect()  # the model of the trial
 
     @property
@@ -341,6 +345,8 @@ def _check_data(experiment: config.Experiment, model_dir: Path) -> None:
 def _described(results: dict[str, Any], names: vary.Names, model_dir: Path) -> dict[str, Any]:
     """Adds the table of configurations, and restores the names that the user wrote."""
     found = files.read_json(model_dir / layout.STUDY) or {}
+    if isinstance(counts := results["trials"], Mapping):
+        results = {**results, "trials": {str(state): count for state, count in counts.items()}}
     if best := results.get("best"):
         results = {**results, "best": {**best, "parameters": names.shortened(best["parameters"])}}
     if "best" not in results:  # nothing was trained

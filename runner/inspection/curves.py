@@ -7,6 +7,7 @@ Training and validation share a chart. The metrics `training_loss` and `validati
 import collections
 import itertools
 import math
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from runner.history import records
 from runner.run_directory.run import Columns, Run
 
 _COLORS = {"training": 0, "validation": 1}
+_PALETTE = 8  # colors that the theme defines, the first ones
 _POINTS = 40_000  # of all curves of a page
 _MOST, _LEAST = 1_000, 40  # of one curve
 _FIRST = ("loss", "accuracy", "learning_rate", "gradient_norm", "steps_per_second")
@@ -37,6 +39,7 @@ def charts(runs: Sequence[Run], *, first: Iterable[str] = ()) -> list[Chart]:
         pairs of a step and the name of a value that is not finite. A run has one color in all
         charts. For a single run, training and validation have one each.
     """
+    colors = colors_of(runs)
     found: dict[str, list[tuple[int, str, Points]]] = collections.defaultdict(list)
     for number, run in enumerate(runs):
         for chart, name, points in _curves(run):
@@ -55,10 +58,36 @@ def charts(runs: Sequence[Run], *, first: Iterable[str] = ()) -> list[Chart]:
             else:
                 label = ": ".join(filter(None, [runs[number].name, kind]))
                 dash = len(kinds) > 1 and kinds[kind]
-                drawn = {**series(label, *points, most), "color": number, "dash": int(dash)}
+                drawn = {**series(label, *points, most), "color": colors[number], "dash": int(dash)}
             shown.append(drawn)
         made.append({"name": name, "series": shown})
     return made
+
+
+def colors_of(runs: Sequence[Run]) -> list[int]:
+    """Returns the number of each run's color: that of the trial, else one that its name selects.
+
+    A run that would get the color of an older one gets the next free color. So a run keeps its
+    color when newer runs are added.
+    """
+    taken: dict[int, int] = {}
+    for place in sorted(range(len(runs)), key=lambda each: _age(runs[each])):
+        number = (runs[place].trial or {}).get("number")
+        wanted = number if isinstance(number, int) else _named_color(runs[place])
+        near = [wanted, *((wanted + more) % _PALETTE for more in range(_PALETTE))]
+        free = itertools.chain(near, itertools.count(_PALETTE))
+        taken[next(each for each in free if each not in taken)] = place
+    return sorted(taken, key=lambda each: taken[each])
+
+
+def _named_color(run: Run) -> int:
+    return zlib.crc32(run.directory.name.encode()) % _PALETTE
+
+
+def _age(run: Run) -> tuple[float, str]:
+    """Returns a sort key that puts runs that were started earlier first."""
+    started = run.attempts[0].get("started") if run.attempts else None
+    return started if isinstance(started, int | float) else math.inf, str(run.directory)
 
 
 def _kinds(names: Iterable[str]) -> dict[str, int]:

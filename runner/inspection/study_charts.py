@@ -186,10 +186,10 @@ def _over_steps(found: Summary, scored: Sequence[Trial]) -> Iterator[tuple[Chart
     chosen = [each for each in order if len(runs[each.number]) > 1][:_CURVES]
     if not chosen:
         return
-    series = [_series(f"trial {each.number}", runs[each.number]) for each in chosen]
+    series = [_series(each.number, runs[each.number]) for each in chosen]
     yield {"name": f"{metric} while training", "series": series}, "The best trials."
     ranks = _ranks(found, runs)
-    series = [_series(f"trial {each.number}", ranks[each.number]) for each in chosen]
+    series = [_series(each.number, ranks[each.number]) for each in chosen]
     if any(len(each["x"]) > 1 for each in series) and len(found.trials) > 1:
         note = "The place of a trial among those that were evaluated at that step; 1 is the best."
         yield {"name": f"rank by {metric}", "series": series, "flip": True}, note
@@ -213,7 +213,8 @@ def _ranks(
     return ranks
 
 
-def _series(name: str, points: Sequence[tuple[int, float]]) -> Chart:
+def _series(number: int, points: Sequence[tuple[int, float]]) -> Chart:
+    """Returns the curve of a trial, in the color of its number, whichever others are shown."""
     x = np.array([step for step, _ in points], float)
     y = np.array([value for _, value in points], float)
-    return curves.series(name, x, y, _POINTS)
+    return {**curves.series(f"trial {number}", x, y, _POINTS), "color": number}

@@ -113,12 +113,22 @@ def _save(drawn: figure.Figure, path: Path, box: Bbox) -> list[Path]:
 
 
 class _Data(NamedTuple):
-    """The data of a metric's plots: configurations with their values and means."""
+    """The data of a metric's plots: configurations with their values, means and colors."""
 
     metric: str
     shown: Sequence[Configuration]
     rows: Sequence[np.ndarray]
     spreads: Sequence[Spread]
+    colors: Sequence[str]
+
+
+def _colors(found: Summary) -> Mapping[str, str]:
+    """Returns a color for each configuration, which it keeps when further ones are trained.
+
+    Colors follow the order of the configurations' first trials, not their ranks.
+    """
+    ordered = sorted(found.configurations, key=lambda each: min(one.number for one in each.trials))
+    return {each.trials[0].configuration: f"C{n}" for n, each in enumerate(ordered)}
 
 
 def _data(found: Summary, metric: str) -> _Data:
@@ -130,7 +140,10 @@ def _data(found: Summary, metric: str) -> _Data:
     shown = [each for each in found.configurations[:MOST] if metric in getattr(each, at)]
     rows = [[found.counts_as(one, metric, at) for one in each.counted] for each in shown]
     arrays = [np.array([value for value in row if math.isfinite(value)]) for row in rows]
-    return _Data(metric, shown, arrays, [getattr(each, at)[metric] for each in shown])
+    spreads = [getattr(each, at)[metric] for each in shown]
+    colors = _colors(found)
+    own = [colors[each.trials[0].configuration] for each in shown]
+    return _Data(metric, shown, arrays, spreads, own)
 
 
 def _box(axes: Axes, data: _Data) -> None:
@@ -172,7 +185,7 @@ def _bar(axes: Axes, data: _Data) -> None:
 def _trajectory(axes: Axes, data: _Data) -> None:
     """Plots a metric's mean and range at the steps that all runs of a configuration share."""
     metric = data.metric
-    for each in data.shown:
+    for each, color in zip(data.shown, data.colors, strict=True):
         runs = [
             {step: metrics[metric] for step, metrics in one.evaluations if metric in metrics}
             for one in each.counted
@@ -186,10 +199,9 @@ def _trajectory(axes: Axes, data: _Data) -> None:
         marker, label = "o" if len(steps) < 15 else "", each.name
         if len(runs) < len(each.counted):
             label += f" ({len(runs)} of {len(each.counted)} runs)"
-        (line,) = axes.plot(steps, values.mean(0), marker=marker, markersize=3, label=label)
-        axes.fill_between(
-            steps, values.min(0), values.max(0), color=line.get_color(), alpha=0.15, linewidth=0
-        )
+        style = {"color": color, "marker": marker, "markersize": 3}
+        axes.plot(steps, values.mean(0), label=label, **style)
+        axes.fill_between(steps, values.min(0), values.max(0), color=color, alpha=0.15, linewidth=0)
     axes.set_xlabel("step")
     if axes.get_legend_handles_labels()[0]:
         axes.legend(fontsize="small")

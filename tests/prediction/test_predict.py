@@ -16,7 +16,7 @@ import pytest
 import tensorflow as tf
 import tf_keras
 import toy
-from pyarrow import parquet
+from pyarrow import csv, parquet
 from trainers import MIRRORED
 from wording import saying, says
 
@@ -27,7 +27,7 @@ from runner.errors import ConfigError, RunnerError
 from runner.evaluation.prediction import predictor, recorder
 from runner.run_config import EvaluationSetConfig
 
-FORMATS = ["jsonl", "npz", "parquet"]
+FORMATS = ["jsonl", "csv", "npz", "parquet"]
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +89,13 @@ def test_the_formats_hold_the_same(trained, tmp_path):
         assert np.array_equal(values.astype(arrays[name].dtype), arrays[name])  # no digit is lost
         assert np.array_equal(np.array(table[name], arrays[name].dtype), arrays[name])
     assert arrays["output"].dtype == np.float32
+    written = csv.read_csv(tmp_path / "a.csv").to_pydict()
+    assert written["key"] == arrays["key"].tolist()
+    columns = [name for name in written if name.startswith("output")]
+    assert np.array_equal(
+        np.array([written[name] for name in columns], np.float32).T.reshape(arrays["output"].shape),
+        arrays["output"],
+    )
 
 
 def test_the_default_output_is_named_by_step_and_data_in_the_runs_folder(trained):

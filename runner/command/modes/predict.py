@@ -30,8 +30,8 @@ class Options(groups.InDirectory):
     )
     output: Path | None = option(
         None,
-        "a .jsonl, .npz or .parquet file. Default: a .jsonl file in predictions/ of the run's "
-        "directory",
+        "a .jsonl, .csv, .npz or .parquet file. Default: a .jsonl file in predictions/ of the "
+        "run's directory",
         "FILE",
         parse=options_of.path,
         without="a file in the run's directory",

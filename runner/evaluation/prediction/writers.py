@@ -12,7 +12,7 @@ from typing import BinaryIO, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import compute, parquet
+from pyarrow import compute, csv, parquet
 
 from runner.core import spelling
 from runner.errors import ConfigError
@@ -20,6 +20,7 @@ from runner.errors import ConfigError
 _GROUP_ROWS = 2**16  # the limits of Parquet's row groups, in rows and in bytes
 _GROUP_BYTES = 2**26
 _TEXT_BYTES = 2**22  # of rows converted to text at a time
+_MOST_COLUMNS = 10_000  # of a CSV file
 
 _quoted = json.JSONEncoder(ensure_ascii=False).encode
 
@@ -99,7 +100,27 @@ class Parquet:
                 writer.write_table(waiting.combine_chunks(), size)
 
 
-FORMATS: Mapping[str, Writer] = {".jsonl": JsonLines(), ".npz": Npz(), ".parquet": Parquet()}
+class Csv:
+    """Comma-separated values, with a line of names. Each number of an array has its own column."""
+
+    def write(self, parts: Sequence[Path], file: BinaryIO) -> None:
+        """Writes the columns `a/0`, `a/1` and so on for an array `a`."""
+        first = _wide(next(_tables(parts))).schema
+        with csv.CSVWriter(file, first) as writer:
+            for table in _tables(parts):
+                wide = _wide(table)
+                if wide.schema.names != first.names:
+                    changed = set(wide.schema.names) ^ set(first.names)
+                    raise _ragged(min(changed).partition("/")[0], "CSV")
+                writer.write_table(wide)
+
+
+FORMATS: Mapping[str, Writer] = {
+    ".jsonl": JsonLines(),
+    ".csv": Csv(),
+    ".npz": Npz(),
+    ".parquet": Parquet(),
+}
 
 
 class _Kind(NamedTuple):
@@ -177,6 +198,33 @@ def _flat(table: pa.Table) -> Iterator[tuple[str, pa.Array]]:
         yield from flat(name, table[name].combine_chunks())
 
 
+def _wide(table: pa.Table) -> pa.Table:
+    """Returns a table with a column for each number of an array."""
+    columns: dict[str, pa.Array] = {}
+    for name, array in _flat(table):
+        for each, values in _numbers(name, array):
+            columns[each] = values
+            if len(columns) > _MOST_COLUMNS:
+                raise ConfigError(
+                    f"{name!r} has too many values for a CSV file, which can have "
+                    f"{_MOST_COLUMNS:,} columns: write .npz or .parquet"
+                )
+    return pa.table(columns)
+
+
+def _numbers(name: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
+    """Yields a column for each position in an array, or the column itself if it has no arrays."""
+    if not pa.types.is_list(array.type):
+        yield name, array
+        return
+    lengths = np.unique(np.diff(array.offsets))
+    if len(lengths) != 1:
+        raise _ragged(name, "CSV")
+    inner, size = array.flatten(), int(lengths[0])
+    for place in range(size):
+        yield from _numbers(f"{name}/{place}", inner.take(np.arange(place, len(inner), size)))
+
+
 def _arrays(name: str, parts: Sequence[Path]) -> Iterator[np.ndarray]:
     """Yields a column's parts as arrays."""
     for table in _tables(parts):
@@ -185,7 +233,7 @@ def _arrays(name: str, parts: Sequence[Path]) -> Iterator[np.ndarray]:
         while pa.types.is_list(found.type):
             lengths = np.unique(np.diff(found.offsets))
             if len(lengths) != 1:
-                raise _ragged(name)
+                raise _ragged(name, ".npz")
             shape.append(int(lengths[0]))
             found = found.values
         values = found.to_numpy(zero_copy_only=False)
@@ -199,12 +247,13 @@ def _kind(name: str, parts: Sequence[Path]) -> _Kind:
         rows += len(array)
         shapes.add(array.shape[1:])
     if len(shapes) != 1:
-        raise _ragged(name)
+        raise _ragged(name, ".npz")
     return _Kind(np.result_type(*dtypes), rows, shapes.pop())
 
 
-def _ragged(name: str) -> ConfigError:
+def _ragged(name: str, kind: str) -> ConfigError:
+    article = "an" if kind == ".npz" else "a"
     return ConfigError(
-        f"{name!r} has different shapes in different examples, which an .npz file cannot hold: "
-        "write .jsonl or .parquet"
+        f"{name!r} has different shapes in different examples, which {article} {kind} file cannot "
+        "hold: write .jsonl or .parquet"
     )
