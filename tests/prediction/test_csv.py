@@ -32,7 +32,7 @@ def test_arrays_and_nested_fields_become_columns(tmp_path):
 
 @pytest.mark.parametrize("parts", [([{"p": [1]}, {"p": [1, 2]}],), ([{"p": [1]}], [{"p": [1, 2]}])])
 def test_arrays_of_different_shapes_are_rejected(tmp_path, parts):
-    with pytest.raises(ConfigError, match="'p'.*shapes"):
+    with pytest.raises(ConfigError, match="shapes"):
         written(tmp_path, *parts)
 
 
