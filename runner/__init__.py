@@ -178,14 +178,28 @@ def fit(
     model: Any,
     train: Any = None,
     validation: Any = None,
+    batch_size: int | None = None,
+    epochs: float | None = None,
     *,
     model_dir: str | Path,
     loss: Any = None,
     metrics: Any = None,
     optimizer: Any = None,
     train_steps: int | None = None,
-    epochs: float | None = None,
-    batch_size: int | None = None,
+    x: Any = None,
+    y: Any = None,
+    sample_weight: Any = None,
+    class_weight: Mapping[int, float] | None = None,
+    validation_data: Any = None,
+    validation_split: float = 0.0,
+    validation_steps: int | None = None,
+    validation_batch_size: int | None = None,
+    validation_freq: int = 1,
+    steps_per_epoch: int | None = None,
+    initial_epoch: int = 0,
+    shuffle: bool = True,
+    verbose: int | str = "auto",
+    callbacks: Any = (),
     gin_params: Sequence[str] = (),
     restore_best: bool = False,
     **options: Any,
@@ -193,28 +207,48 @@ def fit(
     """Trains a Keras model on data in memory, as a normal run in `model_dir`.
 
         model.compile("adam", "mse", metrics=["mae"])
-        results = runner.fit(model, (x, y), (x2, y2), model_dir="runs/mine", epochs=10)
+        results = runner.fit(model, x, y, epochs=10, validation_split=0.2, model_dir="runs/mine")
 
     Repeat the call to resume the run. It rejects another model or other data, like any other
     changed configuration. Afterwards the model holds the weights of the last step.
 
     Args:
-        model: A compiled tf_keras or Keras 3 model. Or a function that builds one, which is then
-            left unchanged.
-        train: (x, y) or (x, y, sample_weight) of arrays, or of dicts and tuples of arrays, [n,
-            ...]. Or the path of an .npz with these names, or a tf.data.Dataset of such batches.
+        model: A compiled model of tf_keras, or of Keras 3 with the TensorFlow backend, or a
+            function that builds one.
+        train: (x, y) or (x, y, sample_weight) of arrays, or dicts and tuples of them. Also the path
+            of an .npz that has them, or a tf.data.Dataset of such batches. Or x alone: then y
+            follows as in Keras, by position or by name.
         validation: Data in the same form, evaluated after each epoch, or ten times if the length is
-            in steps. None: no evaluation.
+            in steps. None: no evaluation. After x, this is y: an array, a tensor, a DataFrame, or a
+            list or dict of them.
+        batch_size: Defaults to 32, or to the batch size of the dataset.
+        epochs: How many epochs to train. 1 if `train_steps` is not given either.
         model_dir: The run's directory. A run that exists there is resumed.
         loss: As for `compile`, a name or an object. The same applies to `metrics` and `optimizer`.
             The model is compiled with the given arguments and keeps the rest of its compiled
             settings.
         metrics: As for `compile`.
         optimizer: As for `compile`.
-        train_steps: How many steps to train. Pass this or `epochs`.
-        epochs: How many epochs to train.
-        batch_size: Defaults to 32, or to the batch size of the dataset.
-        gin_params: As for `load`. They override the compiled settings of the model.
+        train_steps: How many steps to train, instead of `epochs`.
+        x: Features, [n, ...], or what `train` takes.
+        y: Labels, [n, ...].
+        sample_weight: The weight of each example, [n].
+        class_weight: The weight of each class, by its number. Multiplies the weights of the
+            training examples. Classes without an entry have the weight 1.
+        validation_data: The same as `validation`.
+        validation_split: The fraction of the examples, from the end of the arrays, that validate
+            and are not trained on. Unused with validation data.
+        validation_steps: How many batches an evaluation has. None: all.
+        validation_batch_size: Defaults to `batch_size`.
+        validation_freq: The number of epochs between evaluations.
+        steps_per_epoch: The steps of an epoch. None: one pass over the data.
+        initial_epoch: Only 0.
+        shuffle: Whether to shuffle arrays every epoch. A tf.data.Dataset keeps its order.
+        verbose: 0 shows no progress.
+        callbacks: Callbacks of tf_keras or Keras 3. Those with an equivalent become settings of the
+            run. The others are called during training. An `epoch` is that of `epochs`, or the part
+            between two evaluations if the length is in steps.
+        gin_params: As for `load`. They override what the other arguments imply.
         restore_best: Whether the model gets the weights of the best evaluation, instead of those of
             the last step.
         options: Options of `run`: `allow_config_change`, `allow_lost_history`, `dry_run`,
@@ -229,16 +263,35 @@ def fit(
     from runner.command import fit_arguments
 
     fit_arguments.check(options, fit)
+    keras = fit_arguments.OfKeras(
+        x=x,
+        y=y,
+        sample_weight=sample_weight,
+        class_weight=class_weight,
+        validation_data=validation_data,
+        validation_split=validation_split,
+        validation_steps=validation_steps,
+        validation_batch_size=validation_batch_size,
+        validation_freq=validation_freq,
+        steps_per_epoch=steps_per_epoch,
+        initial_epoch=initial_epoch,
+        shuffle=shuffle,
+        verbose=verbose,
+        callbacks=() if callbacks is None else callbacks,
+    )
+    keras.check()
+    lengths = fit_arguments.Lengths.of(train_steps, epochs, batch_size, keras)
+    data = fit_arguments.data(train, validation, keras)
     from runner.command import fitting  # loads TensorFlow
     from runner.devices import process_state
 
     with errors.in_python(), process_state.restored():
         return fitting.fit(
             model,
-            train,
-            validation,
+            data,
             model_dir,
-            lengths={"train_steps": train_steps, "epochs": epochs, "batch_size": batch_size},
+            lengths=lengths,
+            keras=keras,
             compiled={"loss": loss, "metrics": metrics, "optimizer": optimizer},
             gin_params=gin_params,
             options=options,

@@ -101,9 +101,10 @@ class DataConfig(config_definitions.DataConfig):
     shuffle: str = setting(
         "",
         "The order of training examples from a source. `full` permutes all examples. `blocks` "
-        "permutes blocks of neighboring examples, then the examples of each 16 blocks. Empty: "
-        "the order in which the source is read best.",
-        allowed=one_of("", "full", "blocks"),
+        "permutes blocks of neighboring examples, then the examples of each 16 blocks. `none` "
+        "keeps the order of the source in every epoch. Empty: the order in which the source is "
+        "read best.",
+        allowed=one_of("", "full", "blocks", "none"),
     )
     autotune: bool = setting(
         True,
@@ -235,6 +236,8 @@ def place(
     augment: Augment | None = None,
 ) -> tf.data.Dataset:
     """Returns endless training data, reshuffled every epoch, starting at `config.start_step`.
+
+    With `config.shuffle = 'none'`, every epoch has the order of the examples.
 
     Args:
         examples: the number of examples, or a source of them.
@@ -402,6 +405,8 @@ def _shuffle(examples: int | Source, config: DataConfig) -> order.Shuffle:
     wanted = getattr(config, "shuffle", "")  # any Config may describe data
     if wanted == "blocks":
         block = block if block > 1 else max(1, size // _BLOCKS)
+    if wanted == "none":
+        return order.Shuffle(size, seed, keeps_order=True)
     return order.Shuffle(size, seed, 1 if wanted == "full" else block)
 
 

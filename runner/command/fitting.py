@@ -1,16 +1,28 @@
 """The implementation of `runner.fit`, which turns a Keras model and data in memory into a run."""
 
+import contextlib
 import functools
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from runner import config
 from runner.checkpoints import load_model
-from runner.command import execution, fit_arguments, fit_result, from_python, table
+from runner.command import (
+    called_callbacks,
+    execution,
+    fit_arguments,
+    fit_callbacks,
+    fit_data,
+    fit_result,
+    from_python,
+    table,
+)
 from runner.configuration import task_contract
-from runner.core import layout, signals
+from runner.core import console, layout, schedule, signals
 from runner.errors import ConfigError
 from runner.internals import keras as keras_internals
 from runner.models import (
@@ -26,7 +38,7 @@ from runner.run_directory import begun
 from runner.runs.call import Call, Given, Outcome
 
 _GIN = "supervised.gin"  # it names the task, which the runner does not import
-_INTERVALS = ("validation", "checkpoint", "summary")
+_BATCH_SIZE = 32  # in supervised.gin
 _BEST = (
     "TrainerConfig.best_checkpoint_eval_metric = 'validation_loss'",
     "TrainerConfig.best_checkpoint_metric_comp = 'lower'",
@@ -41,21 +53,25 @@ class Prepared(NamedTuple):
         given: The model and the data.
         evaluates: Whether it evaluates.
         model: The user's model, which receives the trained weights. None for a function.
+        callbacks: The callbacks, some of them converted to settings.
+        called: Those that are called during training.
     """
 
     experiment: config.Experiment
     given: sources.Given
     evaluates: bool
     model: Any
+    callbacks: fit_callbacks.Converted
+    called: called_callbacks.CalledCallbacks
 
 
 def fit(
     model: Any,
-    train: Any,
-    validation: Any,
+    data: fit_arguments.Data,
     model_dir: str | Path,
     *,
-    lengths: dict[str, Any],
+    lengths: fit_arguments.Lengths,
+    keras: fit_arguments.OfKeras,
     compiled: dict[str, Any],
     gin_params: Sequence[str],
     options: dict[str, Any],
@@ -65,10 +81,10 @@ def fit(
 
     Args:
         model: A Keras model, or a function that builds one.
-        train: The training data.
-        validation: The evaluation data, or None.
+        data: The data.
         model_dir: The run's directory.
-        lengths: `train_steps`, `epochs` and `batch_size`, as given.
+        lengths: The length of the run.
+        keras: Further arguments of Keras's `fit`.
         compiled: `loss`, `metrics` and `optimizer`. None keeps the model's own.
         gin_params: As for `runner.load`, applied after the bindings that the other arguments imply.
         options: Options of the mode, and actions.
@@ -76,25 +92,27 @@ def fit(
     """
     ready = prepared(
         model,
-        train,
-        validation,
+        data,
         model_dir,
         lengths=lengths,
+        keras=keras,
         compiled=compiled,
         gin_params=gin_params,
         options=options,
     )
     mode = "train_and_eval" if ready.evaluates else "train"
-    outcome = started(ready, mode, Path(model_dir), options)
-    if restore_best and outcome.results["best"]:
-        if ready.model is not None:
+    with _shown(keras.verbose):
+        outcome = started(ready, mode, Path(model_dir), options)
+    restore_best |= ready.callbacks.restores_best
+    if ready.model is not None and outcome.evaluator is not None:
+        if restore_best and outcome.results["best"]:
             best = load_model.load(Path(model_dir), layout.BEST, ready.model)
             _give_weights(best, ready.model)
-    elif ready.model is not None and outcome.evaluator is not None:
-        trained = outcome.evaluator.model
-        keras_optimizers.finalize(outcome.evaluator.optimizer, trained)
-        _give_weights(getattr(trained, "network", trained), ready.model)
-    return fit_result.FitResult(outcome.results, {**lengths, "restore_best": restore_best})
+        else:
+            trained = outcome.evaluator.model
+            keras_optimizers.finalize(outcome.evaluator.optimizer, trained)
+            _give_weights(getattr(trained, "network", trained), ready.model)
+    return fit_result.FitResult(outcome.results, lengths._asdict())
 
 
 def _give_weights(trained: Any, model: Any) -> None:
@@ -105,12 +123,12 @@ def _give_weights(trained: Any, model: Any) -> None:
 
 def prepared(
     model: Any,
-    train: Any,
-    validation: Any,
+    data: fit_arguments.Data,
     model_dir: str | Path,
     *,
-    lengths: dict[str, Any],
-    compiled: dict[str, Any],
+    lengths: fit_arguments.Lengths,
+    keras: fit_arguments.OfKeras,
+    compiled: Mapping[str, Any],
     gin_params: Sequence[str],
     options: Mapping[str, Any],
     **more: Any,
@@ -119,10 +137,10 @@ def prepared(
 
     Args:
         model: As for `fit`.
-        train: As for `fit`. `examples.read` may have read them already.
-        validation: The same.
+        data: As for `fit`. `examples.read` may have read them already.
         model_dir: The run's directory, or "" before it is known.
         lengths: As for `fit`.
+        keras: As for `fit`.
         compiled: As for `fit`.
         gin_params: As for `fit`.
         options: As for `fit`.
@@ -132,6 +150,7 @@ def prepared(
         ConfigError: an argument or a value of the configuration is not valid.
     """
     folded = any(re.search(r"SupervisedData\.folds\s*=\s*[1-9]", each) for each in gin_params)
+    train, validation = fit_data.read(data, keras)
     if folded and validation is not None:
         raise ConfigError(
             "runner.fit: with SupervisedData.folds, a part of the training data is used for "
@@ -141,33 +160,33 @@ def prepared(
     model, made = _compiled(model, {k: v for k, v in compiled.items() if v is not None})
     given = sources.Given(
         model=model,
-        train=read(train, "train"),
-        validation=None if validation is None else read(validation, "validation"),
+        train=train,
+        validation=validation,
         lasting=not options.get("dry_run"),
     )
+    length = _length(train, lengths)
+    plan = fit_callbacks.Plan(evaluates, length.interval, length.epochs, made.optimizer)
+    converted = fit_callbacks.convert(keras.callbacks, plan)
+    called = called_callbacks.CalledCallbacks(converted.called)
     params = [
         *begun.bindings(model_dir),
-        *_of_model(model, made, gin_params),
+        *_of_model(model, made, gin_params, converted.rate),
         *_of_data(given, lengths, gin_params),
+        *_of_length(length, lengths.validation_freq),
         *(_BEST if evaluates else ()),
+        *keras.settings(),
+        *converted.bindings(),
+        *_of_steps(called.stepwise),
         *gin_params,
     ]
     if made is model and not options.get("allow_config_change"):
         _check_model(model, Path(model_dir))
     experiment = config.load([_GIN], params, trains=True, evaluates=evaluates, **more)
-    return Prepared(experiment, given, evaluates, model if made is model else None)
+    own = model if made is model else None
+    return Prepared(experiment, given, evaluates, own, converted, called)
 
 
-def read(data: Any, name: str) -> examples.Examples:
-    """Reads the data of an argument, unless they have been read.
-
-    Raises:
-        ConfigError: a model cannot learn from them.
-    """
-    return data if isinstance(data, examples.Arrays) else examples.read(data, f"runner.fit: {name}")
-
-
-def started(ready: Prepared, mode: str, model_dir: Path, options: dict[str, Any]) -> Outcome:
+def started(ready: Prepared, mode: str, model_dir: Path, options: Mapping[str, Any]) -> Outcome:
     """Runs a mode.
 
     Args:
@@ -179,12 +198,20 @@ def started(ready: Prepared, mode: str, model_dir: Path, options: dict[str, Any]
     task: Any = task_contract.build_task(ready.experiment.task, str(model_dir))
     task.given = ready.given
     own = dict(options)
+    if ready.callbacks.profile_steps:
+        own.setdefault("profile_steps", ready.callbacks.profile_steps)
     with signals.served() as stop, models.lent(ready.given.model):
-        actions = {name: own.pop(name) for name in fit_arguments.ACTIONS if name in own}
+        actions: dict[str, Any] = {name: [*own.pop(name, ())] for name in fit_arguments.ACTIONS}
+        if ready.callbacks.called:
+            actions["train_actions"].append(ready.called.after_loop)
+            actions["eval_actions"].append(ready.called.after_evaluation)
+            actions["watchers"] = [ready.called.open]
         call = Call(ready.experiment, model_dir, given=Given(task=task), stop=stop, **actions)
         chosen = from_python.options_of(table.modes()[mode], own)
         chosen.check(str(model_dir))
-        return execution.run(table.modes()[mode], call, chosen)
+        outcome = execution.run(table.modes()[mode], call, chosen)
+        ready.called.close()
+    return outcome
 
 
 def _check_model(model: Any, model_dir: Path) -> None:
@@ -229,8 +256,15 @@ def _compiled(model: Any, changed: dict[str, Any]) -> tuple[Any, Any]:
     return build, build()
 
 
-def _of_model(model: Any, compiled: Any, own: Sequence[str]) -> Iterator[str]:
-    """Yields the bindings for a model's optimizer, precision and fingerprint."""
+def _of_model(model: Any, compiled: Any, own: Sequence[str], rate: Sequence[str]) -> Iterator[str]:
+    """Yields the bindings for a model's optimizer, precision and fingerprint.
+
+    Args:
+        model: The model, or the function that builds it.
+        compiled: A built model.
+        own: The user's bindings.
+        rate: Bindings that replace the compiled learning rate, or none.
+    """
     copies.library(compiled, "runner.fit")
     set_by_user = {name for name in ("OptimizerConfig.type", "LrConfig.type") if _sets(own, name)}
     optimizer = getattr(compiled, "optimizer", None)
@@ -241,7 +275,7 @@ def _of_model(model: Any, compiled: Any, own: Sequence[str]) -> Iterator[str]:
                 "and LrConfig.type in gin_params"
             )
         if "LrConfig.type" not in set_by_user:
-            yield from compiled_optimizer.as_gin(compiled_optimizer.rate(optimizer))
+            yield from rate or compiled_optimizer.as_gin(compiled_optimizer.rate(optimizer))
         if "OptimizerConfig.type" not in set_by_user:
             averaged = _sets(own, "OptimizationConfig.ema")
             excluded = keras_internals.excluded_from_decay(optimizer, compiled)
@@ -254,11 +288,9 @@ def _of_model(model: Any, compiled: Any, own: Sequence[str]) -> Iterator[str]:
         yield f"SupervisedConfig.fingerprint = {copies.identity(model)!r}"
 
 
-def _of_data(given: Any, lengths: dict[str, Any], own: Sequence[str]) -> Iterator[str]:
-    """Yields the bindings that the data and the training length imply."""
-    steps, epochs, size = lengths["train_steps"], lengths["epochs"], lengths["batch_size"]
-    if (steps is None) == (epochs is None):
-        raise ConfigError("runner.fit: pass either train_steps or epochs")
+def _of_data(given: Any, lengths: fit_arguments.Lengths, own: Sequence[str]) -> Iterator[str]:
+    """Yields the bindings that the data and their batches imply."""
+    size = lengths.batch_size
     for part, found in (("train", given.train), ("validation", given.validation)):
         if found is None:
             continue
@@ -270,23 +302,78 @@ def _of_data(given: Any, lengths: dict[str, Any], own: Sequence[str]) -> Iterato
             _check_end(found, own)
         if not streams and part == "train":  # for epochs
             yield f"{part}/SupervisedData.num_examples = {found.size}"
+
+
+class _Length(NamedTuple):
+    """How long a run is, and how long the epochs after which it evaluates and saves.
+
+    Attributes:
+        interval: The steps of an epoch.
+        end: The steps of the run, or None if it is given as epochs of arrays.
+        given: The number of epochs as given, or 0.
+    """
+
+    interval: schedule.Interval
+    end: int | None
+    given: float = 0
+
+    @property
+    def epochs(self) -> int:
+        """The number of epochs, rounded up."""
+        return math.ceil(self.given or (self.end or 0) / self.interval)
+
+
+def _length(train: examples.Examples, lengths: fit_arguments.Lengths) -> _Length:
+    """Derives the length of a run. An epoch is a tenth of a run of `train_steps`."""
+    steps, epochs = lengths.train_steps, lengths.epochs or 0
     if steps is not None:
-        yield f"TrainerConfig.train_steps = {steps}"
-        every = max(1, steps // 10)
-        yield from (f"TrainerConfig.{each}_interval = {every}" for each in _INTERVALS)
-    elif isinstance(given.train, examples.Arrays):
-        yield f"EpochsConfig.train = {epochs}"
-        yield from (f"EpochsConfig.{each}_interval = 1" for each in _INTERVALS)
-        yield from (f"TrainerConfig.{each}_interval = 0" for each in _INTERVALS)
-    else:
-        length = int(given.train.cardinality())
-        if length < 1:
-            raise ConfigError(
-                "runner.fit: the number of batches in the tf.data.Dataset is not known: pass "
-                "train_steps instead of epochs"
-            )
-        yield f"TrainerConfig.train_steps = {epochs * length}"
-        yield from (f"TrainerConfig.{each}_interval = {length}" for each in _INTERVALS)
+        return _Length(max(1, steps // 10), steps)
+    if lengths.steps_per_epoch:
+        return _Length(lengths.steps_per_epoch, round(epochs * lengths.steps_per_epoch))
+    if isinstance(train, examples.Arrays):
+        return _Length(Fraction(train.size, lengths.batch_size or _BATCH_SIZE), None, epochs)
+    length = int(train.cardinality())
+    if length < 1:
+        raise ConfigError(
+            "runner.fit: the number of batches in the tf.data.Dataset is not known: pass "
+            "steps_per_epoch, or train_steps instead of epochs"
+        )
+    return _Length(length, round(epochs * length))
+
+
+def _of_length(length: _Length, every: int) -> Iterator[str]:
+    """Yields the bindings for a run's length and intervals.
+
+    Args:
+        length: The length.
+        every: The number of epochs between evaluations.
+    """
+    counts = {"validation": every, "checkpoint": 1, "summary": 1}
+    if length.end is None:
+        yield f"EpochsConfig.train = {length.given}"
+        yield from (f"EpochsConfig.{name}_interval = {n}" for name, n in counts.items())
+        yield from (f"TrainerConfig.{name}_interval = 0" for name in counts)
+        return
+    yield f"TrainerConfig.train_steps = {length.end}"
+    for name, n in counts.items():
+        yield f"TrainerConfig.{name}_interval = {n * length.interval}"
+
+
+def _of_steps(stepwise: Sequence[str]) -> Iterator[str]:
+    """Yields the binding for methods of callbacks that are called at each step."""
+    if stepwise:
+        console.say(
+            f"callbacks: TrainerConfig.steps_per_loop = 1, because {', '.join(stepwise)} must be "
+            "called at each step"
+        )
+        yield "TrainerConfig.steps_per_loop = 1"
+
+
+def _shown(verbose: Any) -> contextlib.AbstractContextManager[None]:
+    """A context in which progress is shown as for Keras's `verbose`."""
+    if not verbose:
+        return console.STDERR.without_progress()
+    return contextlib.nullcontext()
 
 
 def _check_end(validation: Any, own: Sequence[str]) -> None:

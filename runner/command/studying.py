@@ -18,7 +18,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from runner import config, errors
-from runner.command import execution, exit_messages, fitting, from_python, table, typed, vary
+from runner.command import (
+    execution,
+    exit_messages,
+    fit_arguments,
+    fit_data,
+    fitting,
+    from_python,
+    table,
+    typed,
+    vary,
+)
 from runner.core import console, files, layout, signals, user_code
 from runner.core.child import Child
 from runner.devices import process_state
@@ -154,7 +164,7 @@ class Trials:
             )
             if mode == "train_and_eval" and not ready.evaluates:
                 mode = "train"
-            own = {"data": given["data"][0]} if "data" in given else dict(self._fit.options)
+            own = {"data": given["data"][0]} if "data" in given else self._fit.options
             return fitting.started(ready, mode, Path(folder), own).results
 
     def _prepared(
@@ -169,11 +179,11 @@ class Trials:
         recorded = [f"task.model.arguments={json.dumps(arguments)}"] if arguments else []
         return fitting.prepared(
             build,
-            self._fit.train,
-            self._fit.validation,
+            fit_arguments.Data(self._fit.train, self._fit.validation),
             folder if folder.name else "",
-            lengths=dict(self._fit.lengths),
-            compiled=dict(self._fit.compiled),
+            lengths=fit_arguments.Lengths(**self._fit.lengths),
+            keras=fit_arguments.OfKeras(),
+            compiled=self._fit.compiled,
             gin_params=[*self._fit.gin_params, *bindings],
             options=self._fit.options,
             overrides=[*recorded, *overrides],
@@ -322,7 +332,7 @@ def _binding(value: tuple[str, Any]) -> str:
 
 def _read_once(data: Any, name: str) -> Any:
     """Reads arrays and files. A dataset is read again for each trial."""
-    found = fitting.read(data, name)
+    found = fit_data.part(data, name)
     return found if isinstance(found, examples.Arrays) else data
 
 

@@ -34,6 +34,9 @@ class Console:
 
     Args:
         stream: The stream to print to. None means the current `sys.stderr`.
+
+    Attributes:
+        shows_progress: Whether to show the live line, and others that only report progress.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -41,6 +44,16 @@ class Console:
         self._lock = threading.RLock()
         self._made: rich.console.Console | None = None
         self._live: rich.live.Live | None = None
+        self.shows_progress = True
+
+    @contextlib.contextmanager
+    def without_progress(self) -> Iterator[None]:
+        """A context in which `show` shows nothing, and `shows_progress` is false."""
+        before, self.shows_progress = self.shows_progress, False
+        try:
+            yield
+        finally:
+            self.shows_progress = before
 
     @property
     def is_live(self) -> bool:
@@ -85,6 +98,8 @@ class Console:
 
     def show(self, line: str) -> None:
         """Makes `line` the live line. Without a terminal, prints it."""
+        if not self.shows_progress:
+            return
         if not self.is_live:
             self.say(line)
             return

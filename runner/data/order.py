@@ -33,12 +33,14 @@ class Shuffle:
         block: How many neighbouring examples are read together. 1 permutes all examples. Otherwise
             the blocks are permuted, and then the examples of each `window` blocks.
         window: That number of blocks.
+        keeps_order: Whether every epoch has the examples in order, without a permutation.
     """
 
     size: int
     seed: int = 0
     block: int = 1
     window: int = 16
+    keeps_order: bool = False
 
     def serial(self, position: tf.Tensor) -> tf.Tensor:
         """Returns the example at each position of the stream, as epoch * size + example in int64.
@@ -46,6 +48,8 @@ class Shuffle:
         Args:
             position: [n] or [n, m] int64, ascending.
         """
+        if self.keeps_order:
+            return position
         flat = tf.reshape(position, [-1])
         epoch, place = flat // self.size, flat % self.size
         key = permutation.key(self.seed, SHUFFLE)

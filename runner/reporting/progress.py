@@ -123,6 +123,8 @@ class Progress:
             if self._live and self._line:
                 step, loss = self._last
                 self._redraw(step, loss())
+        if not self._console.shows_progress:
+            return
         shown = self._ordered(row.metrics)
         is_best = best is not None and best.step == row.step
         if is_best:

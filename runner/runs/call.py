@@ -81,6 +81,7 @@ class Call:
         flags: All of the command's flags, for the record.
         train_actions: Called with the logs of each training loop.
         eval_actions: Called with the results of each evaluation.
+        watchers: Called with the `training_run.TrainingRun` before it trains.
         stop: Reports whether a signal has arrived.
         given: Objects made by the caller.
         launched: When the command was started, in seconds since the epoch, or None if unknown.
@@ -98,6 +99,7 @@ class Call:
     flags: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     train_actions: Sequence[schedule.Action] = ()
     eval_actions: Sequence[schedule.Action] = ()
+    watchers: Sequence[Callable[[Any], object]] = ()
     stop: signals.Stop = dataclasses.field(default_factory=signals.Stop)
     given: Given = Given()  # noqa: RUF009, immutable
     launched: float | None = None

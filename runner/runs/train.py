@@ -87,6 +87,8 @@ def _train(
             several = {"workers": team.current().size} if team.current().size > 1 else {}
             start.note(devices=run.devices, origins=places, **several)
             ending = user_actions.at_end(experiment)
+            for watch in call.watchers:
+                watch(run)
             driver = _drive(run, call, report)
             paused = "" if driver.stop_reason else _paused(experiment, driver.step)
             mean = {} if paused else run.take_mean(driver.step)

@@ -42,6 +42,7 @@ class TrainingRun:
         profiled: Trains and profiles, None without profiling.
         beat: Called with the step after each loop.
         spent: The time accounting of this attempt.
+        before_loop: Called before each loop.
     """
 
     state: training_state.TrainingState
@@ -58,6 +59,7 @@ class TrainingRun:
     profiled: profiling.Profiled | None
     beat: Callable[[int], object]
     spent: spent.Spent
+    before_loop: Callable[[], object] = lambda: None
 
     @property
     def step(self) -> int:
@@ -78,6 +80,7 @@ class TrainingRun:
 
     def train(self, steps: int) -> Mapping[str, Any]:
         """Runs `steps` steps, or fewer if a signal or a broken loss ends them."""
+        self.before_loop()
         trainer = self.profiled or self.state.trainer
         return trainer.train(tf.constant(steps, tf.int32))
 
