@@ -426,7 +426,6 @@ def test_a_model_with_a_training_step_of_its_own_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"train_steps": None}, "train_steps epochs"),
         ({"epochs": 2}, "train_steps epochs"),
         ({"model": tf_keras.Sequential([tf_keras.layers.Dense(3)])}, "model optimizer"),
         ({"model": "network"}, "expected Keras str"),

@@ -179,11 +179,16 @@ def _weighted(train: Any, weight: Any) -> Any:
 
 def _is_y(train: Any, value: Any) -> bool:
     """Whether the argument after the training data is their labels rather than other data."""
-    if value is None or _is_whole(value):
-        return False
     if isinstance(value, tuple):  # of outputs if x is alone
-        return train is not None and not isinstance(train, tuple | list) and not _is_whole(train)
-    return not (isinstance(value, list) and (isinstance(train, tuple) or _is_whole(train)))
+        return _is_array(train)
+    if isinstance(value, list):  # of outputs, or plain numbers
+        return _is_array(train) or isinstance(train, list)
+    return _is_array(value)
+
+
+def _is_array(value: Any) -> bool:
+    """Whether a value is an array, a tensor or a table, or a dict of them."""
+    return hasattr(value, "shape") or isinstance(value, Mapping)
 
 
 def _is_whole(value: Any) -> bool:

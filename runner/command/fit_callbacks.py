@@ -59,10 +59,9 @@ class Converted:
 
     def bindings(self) -> list[str]:
         """Returns all bindings except `rate`."""
-        first, *more = [*dict.fromkeys(self.bests)] or [None]
-        if first is None:
+        if not self.bests:
             return self.params
-        name, higher = first
+        (name, higher), *more = dict.fromkeys(self.bests)
         found = [
             *self.params,
             f"TrainerConfig.best_checkpoint_eval_metric = {name!r}",
@@ -244,7 +243,7 @@ def _learning_rate_scheduler(callback: Any, plan: Plan, made: Converted) -> _Don
     return _Done([became])
 
 
-class _Rates(tf_keras.callbacks.Callback):  # type: ignore[misc]
+class _Rates(tf_keras.callbacks.Callback):
     """Sets the learning rate of each epoch."""
 
     def __init__(self, rates: Sequence[float]) -> None:

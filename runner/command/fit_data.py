@@ -49,9 +49,9 @@ def part(data: Any, name: str) -> examples.Examples:
 
 def _split(found: examples.Examples, share: float) -> tuple[examples.Arrays, examples.Arrays]:
     """Takes the last examples for validation."""
-    if isinstance(found, tf.data.Dataset):
+    if not isinstance(found, examples.Arrays):
         raise ConfigError(
-            "runner.fit: validation_split needs arrays, and train is a tf.data.Dataset: pass "
+            "runner.fit: validation_split needs arrays, and train has batches: pass "
             "validation, such as dataset.take(n), and train on dataset.skip(n)"
         )
     first = math.floor(found.size * (1 - share))
@@ -75,8 +75,8 @@ def _table(given: Any) -> dict[int, float]:
 
 def _by_class(found: examples.Examples, table: dict[int, float]) -> examples.Examples:
     """Multiplies each example's weight by that of its class, which is 1 if it has none."""
-    if isinstance(found, tf.data.Dataset):
-        return found.map(lambda x, labels: (x, (labels[0], _product(*labels, table))))
+    if not isinstance(found, examples.Arrays):
+        return found.map(lambda x, labels: (x, (labels[0], _product(labels[0], labels[1], table))))
     weight = _product(found.y, found.weight, table)
     return found._replace(weight=np.asarray(weight, np.float32))
 

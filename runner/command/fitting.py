@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from runner import config
-from runner.checkpoints import load_model
 from runner.command import (
     called_callbacks,
     execution,
@@ -105,20 +104,16 @@ def fit(
         outcome = started(ready, mode, Path(model_dir), options)
     restore_best |= ready.callbacks.restores_best
     if ready.model is not None and outcome.evaluator is not None:
-        if restore_best and outcome.results["best"]:
-            best = load_model.load(Path(model_dir), layout.BEST, ready.model)
-            _give_weights(best, ready.model)
+        best = outcome.results.get("best") if restore_best else None
+        if best:
+            path = Path(model_dir, layout.BEST, f"ckpt-{best['step']}")
+            outcome.evaluator.restore_weights(path)
         else:
-            trained = outcome.evaluator.model
-            keras_optimizers.finalize(outcome.evaluator.optimizer, trained)
-            _give_weights(getattr(trained, "network", trained), ready.model)
+            keras_optimizers.finalize(outcome.evaluator.optimizer, outcome.evaluator.model)
+        trained = getattr(outcome.evaluator.model, "network", outcome.evaluator.model)
+        if trained is not ready.model:
+            copies.copy_weights(trained, ready.model)
     return fit_result.FitResult(outcome.results, lengths._asdict())
-
-
-def _give_weights(trained: Any, model: Any) -> None:
-    """Gives the caller's model the trained weights, unless it was trained itself."""
-    if trained is not model:
-        copies.copy_weights(trained, model)
 
 
 def prepared(

@@ -325,7 +325,7 @@ def _by_scale(variables: Iterable[tf.Variable], scale: Scale) -> dict[float, lis
     return members
 
 
-@tf.__internal__.tracking.no_automatic_dependency_tracking  # type: ignore[untyped-decorator]
+@tf.__internal__.tracking.no_automatic_dependency_tracking
 def set_untracked(model: Any, name: str, value: Any) -> None:
     """Sets an attribute of a model that its checkpoints do not have."""
     setattr(model, name, value)

@@ -58,7 +58,7 @@ class EpochTimes:
         if number > self._grid.epochs(loop.step - loop.steps):
             self._ended = self.last = seconds - self._epoch
             self._epoch = seconds
-            if self.last >= _FLOOD:
+            if self.last >= _FLOOD and console.STDERR.shows_progress:
                 taken, so_far = text.duration(self.last), text.duration(seconds)
                 which = min(number, math.ceil(self._total))  # a step may be longer than an epoch
                 console.say(f"epoch {which:,} of {self._total:g} took {taken}, {so_far} so far")

@@ -1,0 +1,178 @@
+"""Callbacks of Keras in `runner.fit`: converted to settings, or called as Keras calls them."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tf_keras
+
+import runner
+
+X = np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32)
+Y = X[:, :3].argmax(1)
+LIBRARIES = ["tf_keras", "keras"]
+
+
+def network(keras):
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, "softmax")])
+    model.set_weights([np.linspace(-1, 1, 12).reshape(4, 3), np.zeros(3)])
+    loss = "sparse_categorical_crossentropy"
+    model.compile(keras.optimizers.SGD(0.1), loss=loss, metrics=["accuracy"])
+    return model
+
+
+DATA = {"x": X, "y": Y, "validation_split": 0.25, "batch_size": 15, "shuffle": False, "verbose": 0}
+
+
+def pair(keras, callbacks, *, epochs=6, **arguments):
+    """Both models after the same call, and the results of the run.
+
+    The weights must be equal.
+    """
+    ours, theirs = network(keras), network(keras)
+    shared = {**DATA, "epochs": epochs, **arguments}
+    results = runner.fit(ours, callbacks=callbacks(), model_dir="run", **shared)
+    theirs.fit(callbacks=callbacks(), **shared)
+    for one, other in zip(ours.get_weights(), theirs.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    return results
+
+
+SETTINGS = {
+    "stops": ("EarlyStopping", {"monitor": "val_accuracy", "patience": 1, "min_delta": 0.05}),
+    "restores": (
+        "EarlyStopping",
+        {"monitor": "val_accuracy", "restore_best_weights": True, "start_from_epoch": 1},
+    ),
+    "on training": ("EarlyStopping", {"monitor": "loss", "mode": "max", "patience": 2}),
+    "baseline": ("EarlyStopping", {"baseline": 0.1, "patience": 3}),
+    "drops": (
+        "ReduceLROnPlateau",
+        {"monitor": "val_accuracy", "patience": 1, "factor": 0.3, "cooldown": 2, "min_lr": 0.02},
+    ),
+    "drops by training": (
+        "ReduceLROnPlateau",
+        {"monitor": "loss", "mode": "max", "patience": 1, "factor": 0.5},
+    ),
+    "schedule": (
+        "LearningRateScheduler",
+        {"schedule": lambda n, rate: rate / 2 if n % 2 else rate},
+    ),
+}
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("case", SETTINGS)
+def test_a_callback_has_the_effect_that_it_has_in_keras(case, library, capfd):
+    keras = pytest.importorskip(library)
+    name, arguments = SETTINGS[case]
+    pair(keras, lambda: [getattr(keras.callbacks, name)(**arguments)])
+    (line,) = [each for each in capfd.readouterr().err.splitlines() if name in each][:1]
+    is_called = case in ("on training", "baseline", "drops by training")
+    assert ("called" if is_called else "became") in line
+
+
+def test_many_learning_rates_are_set_as_epochs_begin():
+    pair(
+        tf_keras,
+        lambda: [tf_keras.callbacks.LearningRateScheduler(lambda epoch: 0.001 * (1 + epoch))],
+        epochs=52,
+    )
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_the_line_names_arguments_without_effect(library, capfd):
+    keras = pytest.importorskip(library)
+    kinds = keras.callbacks
+    callbacks = [
+        kinds.ModelCheckpoint("mine.keras", monitor="val_accuracy", save_best_only=True),
+        kinds.CSVLogger("mine.csv"),
+        kinds.TensorBoard("mine", histogram_freq=1),
+        kinds.TerminateOnNaN(),
+        kinds.BackupAndRestore("backup"),
+    ]
+    runner.fit(network(keras), callbacks=callbacks, model_dir="run", **DATA)
+    said = capfd.readouterr().err
+    for word in ("mine.keras", "mine.csv", "histogram_freq", "TerminateOnNaN", "BackupAndRestore"):
+        assert word in said
+    assert "best_checkpoint_eval_metric = 'accuracy'" in Path("run/config.gin").read_text()
+
+
+def recording(keras):
+    """A callback that records its calls."""
+
+    class Recording(keras.callbacks.Callback):
+        def __init__(self):
+            super().__init__()
+            self.calls = []
+
+    def record(name):
+        def method(self, *args, **kwargs):
+            (*when, logs) = [*args, *kwargs.values()] or [None]
+            values = {key: round(float(value), 4) for key, value in (logs or {}).items()}
+            self.calls.append((name, *when, values))
+
+        return method
+
+    for name in (
+        *("on_train_begin", "on_train_end", "on_epoch_begin", "on_epoch_end"),
+        *("on_train_batch_begin", "on_train_batch_end"),
+    ):
+        setattr(Recording, name, record(name))
+    return Recording()
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_callback_is_called_when_and_with_what_keras_calls_it(library):
+    keras = pytest.importorskip(library)
+    made = []
+
+    def callbacks():
+        made.append(recording(keras))
+        return made[-1:]
+
+    pair(keras, callbacks, epochs=2, validation_freq=2)
+    ours, theirs = (each.calls for each in made)
+    assert [call[:-1] for call in ours] == [call[:-1] for call in theirs]
+    for own, other in zip(ours, theirs, strict=True):
+        assert own[-1] == pytest.approx(other[-1], abs=2e-4)
+    assert {"loss", "accuracy", "val_loss", "val_accuracy"} == ours[-2][-1].keys()
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_callback_stops_the_run_and_sets_the_rate_of_the_trained_model(library):
+    keras = pytest.importorskip(library)
+
+    class Own(keras.callbacks.Callback):
+        def on_test_begin(self, logs=None):
+            self.tests = getattr(self, "tests", 0) + 1
+
+        def on_epoch_begin(self, epoch, logs=None):
+            self.model.optimizer.learning_rate = 0.1 / (1 + epoch)
+
+        def on_epoch_end(self, epoch, logs=None):
+            assert self.model.predict(X, verbose=0).shape == (60, 3)
+            self.model.stop_training = self.tests == 3
+
+    results = pair(keras, lambda: [Own()])
+    assert (results["status"], results["step"]) == ("stopped", 9)
+
+
+def test_the_state_that_a_resume_loses_is_named(capfd):
+    class Counts(tf_keras.callbacks.Callback):
+        def __init__(self, most=99):
+            super().__init__()
+            self.most, self.epochs = most, []
+
+        def on_epoch_end(self, epoch, logs=None):
+            self.epochs.append(epoch)
+            self.model.stop_training = len(self.epochs) == self.most
+
+    first, second = Counts(2), Counts()
+    options = {**DATA, "epochs": 5, "model_dir": "run"}
+    runner.fit(network(tf_keras), callbacks=[first], **options)
+    assert "changes" not in capfd.readouterr().err
+    runner.fit(network(tf_keras), callbacks=[second], **options)
+    (line,) = [each for each in capfd.readouterr().err.splitlines() if "changes" in each]
+    assert "Counts changes epochs" in line
+    assert (first.epochs, second.epochs) == ([0, 1], [2, 3, 4])
