@@ -69,7 +69,7 @@ def test_an_unknown_argument_gets_the_name_that_was_meant():
         ({"validation_freq": [1, 10]}, "interval"),
         ({"validation_steps": 0}, "above 0"),
         ({"validation_split": 1.5}, "fraction"),
-        ({"validation_split": 0.001}, "validate"),
+        ({"validation_split": 0.99}, "none"),
         ({"y": Y, "train": None}, "without x"),
         ({"x": X}, "twice"),
         ({"class_weight": [1, 2]}, "dict"),
