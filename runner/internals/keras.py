@@ -169,9 +169,10 @@ def losses_recorded(model: Any) -> Iterator[list[tf.Tensor]]:
 
 def compile_arguments(model: tf_keras.Model) -> dict[str, Any] | None:
     """Returns the loss, metrics and weights given to `compile`, or None without `compile`."""
-    loss, metrics = (getattr(model, name, None) for name in ("compiled_loss", "compiled_metrics"))
+    loss: Any = getattr(model, "compiled_loss", None)
     if loss is None:
         return None
+    metrics: Any = model.compiled_metrics
     return {
         "loss": model.loss,
         "loss_weights": loss._user_loss_weights,

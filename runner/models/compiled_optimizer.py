@@ -62,7 +62,7 @@ def update(
     optimizer = _unscaled(optimizer)
     name = type(optimizer).__name__
     old = averaged or isinstance(optimizer, tf_keras.optimizers.legacy.Optimizer)
-    kind = (_LEGACY if old else {}).get(name) or _TYPES.get(name)
+    kind = (_LEGACY if old else {}).get(name) or _TYPES.get(name, "")
     values = {key: value for key, value in given.items() if key not in _ASIDE}
     known = kind and compiled.is_keras(type(optimizer)) and not excluded
     if known and not given.get("use_ema") and not _unknown("optimizer", kind, values):

@@ -342,7 +342,7 @@ def _add_adapted(config: Any, layers: dict[str, Any]) -> None:
             _add_adapted(part, layers)
     if not isinstance(config, dict) or not isinstance(own := config.get("config"), dict):
         return
-    layer = layers.get(str(own.get("name")))
+    layer: Any = layers.get(str(own.get("name")))
     if config.get("class_name") == "Normalization" and hasattr(layer, "adapt_mean"):
         if layer.adapt_mean is not None:
             own["mean"] = np.asarray(layer.adapt_mean).tolist()

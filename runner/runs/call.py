@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # these load TensorFlow
     import tensorflow as tf
     from official.core import base_task
 
-    from runner import config
+    from runner.config import Experiment
     from runner.evaluation import evaluator
     from runner.run_directory import provenance
 
@@ -91,7 +91,7 @@ class Call:
             `config.again`.
     """
 
-    config: "config.Experiment"
+    config: "Experiment"
     model_dir: Path
     _: dataclasses.KW_ONLY
     mode: str = ""
@@ -104,7 +104,7 @@ class Call:
     given: Given = Given()  # noqa: RUF009, immutable
     launched: float | None = None
     place: Any = None
-    trial: "Callable[[Sequence[str], Sequence[str]], config.Experiment] | None" = None
+    trial: "Callable[[Sequence[str], Sequence[str]], Experiment] | None" = None
 
     @property
     def limits(self) -> dict[str, int]:

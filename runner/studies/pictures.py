@@ -199,7 +199,7 @@ def _trajectory(axes: Axes, data: _Data) -> None:
         marker, label = "o" if len(steps) < 15 else "", each.name
         if len(runs) < len(each.counted):
             label += f" ({len(runs)} of {len(each.counted)} runs)"
-        style = {"color": color, "marker": marker, "markersize": 3}
+        style: dict[str, Any] = {"color": color, "marker": marker, "markersize": 3}
         axes.plot(steps, values.mean(0), label=label, **style)
         axes.fill_between(steps, values.min(0), values.max(0), color=color, alpha=0.15, linewidth=0)
     axes.set_xlabel("step")
