@@ -1,4 +1,4 @@
-import itertools
+import functools
 
 import numpy as np
 import pytest
@@ -11,6 +11,8 @@ from runner.errors import ConfigError
 from runner.internals import keras as keras_internals
 from tasks.questions import answer_spans, question_batches, question_data, readers, word_features
 
+KINDS = [*questions.OF_WORDS, "bert"]
+
 
 def features(reader, data):
     """The evaluation data, in one batch."""
@@ -21,10 +23,10 @@ def features(reader, data):
 
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory):
-    """Data of short and long texts, for words and for BERT."""
+    """Data of a long text, of one word and of none, for words and for BERT."""
     folder = tmp_path_factory.mktemp("asked")
     answer = [("Anna", 0)]
-    texts = [("Anna met Bo. " * 9, [("Who met whom?", answer)]), ("Bo.", [("Who?", answer)])]
+    texts = [("Anna met Bo. " * 9, [("Who met whom?", answer)])]
     texts.append(("", [("Who was it that met whom where?", answer)]))
     texts.append(("Bo", [("Who?", answer)]))
     path = questions.written(folder / "squad.json", questions.document(*texts))
@@ -38,35 +40,45 @@ def asked(tmp_path_factory):
     return data
 
 
-@pytest.fixture(scope="module", params=[*questions.OF_WORDS, "bert"])
-def made(request, asked):
-    """A reader, its network, for which there may be no answer, and a batch."""
-    reader = make(request.param, asked)
-    data = asked(request.param, unanswerable=True)
-    return reader, reader.network(), features(reader, data)[0]
+@pytest.fixture(scope="module")
+def networks(asked):
+    """Builds once for each kind: a reader, its network, a batch, and the logits of the batch."""
+
+    @functools.cache
+    def build(kind):
+        config = questions.bert() if kind == "bert" else questions.of_words(kind)
+        data = asked(kind, unanswerable=True)
+        reader = readers.make(config, data)
+        tf_keras.backend.experimental.enable_tf_random_generator()  # as each run does
+        network, (batch, _) = reader.network(), features(reader, data)
+        return reader, network, batch, network(batch)
+
+    return build
 
 
-def make(kind, asked, unanswerable=True):
-    config = questions.bert() if kind == "bert" else questions.of_words(kind)
-    return readers.make(config, asked(kind, unanswerable=unanswerable))
+@pytest.fixture(params=KINDS)
+def made(request, networks):
+    """A reader, its network, for which there may be no answer, a batch and its logits."""
+    return networks(request.param)
 
 
 def test_padding_changes_nothing(made):
-    reader, network, batch = made
-    together = network(batch)
-    lengths = (tf.reduce_sum(tf.cast(rows != reader.pad, tf.int32), 1) for rows in single(batch))
-    for row, (asked, told) in enumerate(zip(*lengths, strict=True)):
+    reader, network, batch, together = made
+    lengths = [tf.reduce_sum(tf.cast(rows != reader.pad, tf.int32), 1) for rows in single(batch)]
+    short = np.flatnonzero(np.less(lengths[1], together.shape[1] - 1))
+    assert len(short) >= 2, "that without words, and one with few"
+    for row in short:
         alone = network(
             {
-                "question": batch["question"][row : row + 1, : max(asked, 1)],
-                "context": batch["context"][row : row + 1, : max(told, 1)],
+                name: batch[name][row : row + 1, : max(length[row], 1)]
+                for name, length in zip(("question", "context"), lengths, strict=True)
             }
         )
         np.testing.assert_allclose(alone[0], together[row, : alone.shape[1]], atol=1e-5)
 
 
 def test_every_weight_learns(made):
-    _, network, batch = made
+    _, network, batch, _ = made
     with tf.GradientTape() as tape:
         logits = network(batch, training=True)
         loss = tf.reduce_sum(tf.nn.softmax(logits, axis=1)[:, :2] ** 2)
@@ -83,25 +95,41 @@ def saved(network):
 
 
 def test_a_resumed_reader_goes_on_with_its_dropout(made, tmp_path):
-    reader, _, batch = made
-    tf_keras.backend.experimental.enable_tf_random_generator()  # as each run does
-    network, resumed = reader.network(), reader.network()
+    _, network, batch, _ = made
     path = saved(network).write(str(tmp_path / "ckpt"))
     first, second = (network(batch, training=True) for _ in range(2))
     drops = (first.numpy() != second.numpy()).any()
     assert drops or network.name == "bert", "which has no dropout here"
-    saved(resumed).read(path).assert_consumed()
+    saved(network).read(path).assert_consumed()
     for expected in (first, second):
-        np.testing.assert_array_equal(resumed(batch, training=True), expected)
+        np.testing.assert_array_equal(network(batch, training=True), expected)
+
+
+def test_a_new_network_takes_over_the_weights_and_the_dropout_of_another(networks, tmp_path):
+    reader, network, batch, _ = networks("drqa")
+    resumed = reader.network()
+    path = saved(network).write(str(tmp_path / "ckpt"))
+    expected = network(batch, training=True)
+    saved(resumed).read(path).assert_consumed()
+    np.testing.assert_array_equal(resumed(batch, training=True), expected)
 
 
 @pytest.mark.parametrize(
-    ("made", "dtype"),
-    itertools.product([*questions.OF_WORDS, "bert"], ["mixed_float16", "mixed_bfloat16"]),
-    indirect=["made"],
+    ("kind", "dtype"),
+    [
+        ("fusion_net", "mixed_float16"),
+        ("mnemonic", "mixed_float16"),
+        ("qanet", "mixed_float16"),
+        ("r_net", "mixed_float16"),
+        ("bert", "mixed_float16"),
+        ("bert", "mixed_bfloat16"),
+    ],
 )
-def test_half_precision_gives_logits_close_to_those_of_whole_and_finite_gradients(made, dtype):
-    reader, whole, batch = made
+def test_half_precision_gives_logits_close_to_those_of_whole_and_finite_gradients(
+    kind, dtype, networks
+):
+    """The other readers consist of the layers of these."""
+    reader, whole, batch, expected = networks(kind)
     tf_keras.mixed_precision.set_global_policy(dtype)
     half = reader.network()
     half.set_weights(whole.get_weights())
@@ -110,7 +138,7 @@ def test_half_precision_gives_logits_close_to_those_of_whole_and_finite_gradient
         loss = tf.reduce_mean(tf.nn.log_softmax(logits, axis=1)[:, 0])
     assert logits.dtype == tf.float32
     atol = {"mixed_float16": 0.05, "mixed_bfloat16": 0.25}[dtype]
-    np.testing.assert_allclose(logits, whole(batch), rtol=0.05, atol=atol)
+    np.testing.assert_allclose(logits, expected, rtol=0.05, atol=atol)
     assert np.isfinite(loss)
     for gradient in tape.gradient(loss, half.trainable_weights):
         assert np.isfinite(tf.convert_to_tensor(gradient)).all()
@@ -123,14 +151,25 @@ def single(batch):
 
 
 def test_an_answer_stands_in_the_context_or_nowhere(made):
-    reader, network, batch = made
-    assert possible(network(batch)) == expected(reader, batch, unanswerable=True)
+    reader, _, batch, logits = made
+    assert possible(logits) == expected(reader, batch, unanswerable=True)
 
 
-@pytest.mark.parametrize("kind", ["match_lstm", "bidaf", "mnemonic", "bert"])
-def test_where_there_is_always_an_answer_it_stands_in_the_context(kind, asked):
-    reader = make(kind, asked, unanswerable=False)
-    batch, _ = features(reader, asked(kind))
+@pytest.mark.parametrize(
+    "config",
+    [
+        questions.match_lstm(),
+        questions.of_words("qanet"),
+        questions.of_words("mnemonic", hops=1),
+        questions.bert(num_layers=1),
+    ],
+    ids=lambda config: config.type,
+)
+def test_where_there_is_always_an_answer_it_stands_in_the_context(config, asked):
+    """A reader for each way to point at an answer."""
+    data = asked(config.type)
+    reader = readers.make(config, data)
+    batch, _ = features(reader, data)
     assert possible(reader.network()(batch)) == expected(reader, batch, unanswerable=False)
 
 
