@@ -27,7 +27,7 @@ LSTM = aspect_models.AttentionLSTMConfig(
 )
 ENCODER = encoders.BertEncoderConfig(
     hidden_size=32,
-    num_layers=2,
+    num_layers=1,
     num_attention_heads=2,
     intermediate_size=64,
     max_position_embeddings=64,
@@ -102,42 +102,36 @@ def learn(task, steps, rate):
     return {metric.name: float(metric.result()) for metric in metrics}
 
 
-def test_an_attention_lstm_tells_two_opinions_of_one_sentence_apart():
-    scores = learn(build_task(), 120, 0.01)
-    assert scores["accuracy"] > 0.95
-    assert scores["macro_f1"] > 0.95
-
-
-@pytest.mark.parametrize(
-    ("kind", "steps", "sizes"),
-    [
-        ("td_lstm", 150, {"units": 24, "dropout": 0.1}),
-        ("mem_net", 300, {"dropout": 0.1}),
-        ("aen", 300, {"units": 64, "heads": 4, "dropout": 0.5}),
-    ],
-)
-def test_a_model_over_words_tells_two_opinions_of_one_sentence_apart(kind, steps, sizes):
+def mem_net():
+    """Traced in a third of the time of an LSTM."""
     vectors = embeddings.EmbeddingConfig(dimension=64, trainable=True)
-    made = type(getattr(aspect_models.ModelConfig(), kind))(vectors=vectors, **sizes)
-    model = aspect_models.ModelConfig(type=kind, **{kind: made})
-    assert learn(build_task(model), steps, 0.01)["accuracy"] > 0.9
+    made = aspect_models.MemNetConfig(vectors=vectors, dropout=0.1)
+    return aspect_models.ModelConfig(type="mem_net", mem_net=made)
 
 
-@pytest.mark.parametrize(("kind", "steps"), [("lcf_bert", 160), ("fast_lsa", 300)])
-def test_a_local_focus_tells_two_opinions_of_one_sentence_apart(kind, steps):
-    scores = learn(build_task(bert(kind, focus="cdw")), steps, 0.003)
+def test_an_attention_lstm_tells_two_opinions_of_one_sentence_apart():
+    scores = learn(build_task(), 60, 0.02)
     assert scores["accuracy"] > 0.95
     assert scores["macro_f1"] > 0.95
 
 
-@pytest.mark.parametrize("kind", ["bert_base", "bert_spc"])
-def test_a_bert_finds_the_opinion_of_a_sentence(kind):
+def test_a_memory_of_words_tells_two_opinions_of_one_sentence_apart():
+    assert learn(build_task(mem_net()), 300, 0.01)["accuracy"] > 0.9
+
+
+def test_a_local_focus_tells_two_opinions_of_one_sentence_apart():
+    scores = learn(build_task(bert("lcf_bert", focus="cdw")), 100, 0.005)
+    assert scores["accuracy"] > 0.95
+    assert scores["macro_f1"] > 0.95
+
+
+def test_a_bert_finds_the_opinion_of_a_sentence():
     train, validation = (
         data(input_path=one_opinion_file(), split=split, is_training=split == "train")
         for split in ("train", "validation")
     )
-    task = build_task(bert(kind, train), train_data=train, validation_data=validation)
-    scores = learn(task, 80, 0.003)
+    task = build_task(bert("bert_spc", train), train_data=train, validation_data=validation)
+    scores = learn(task, 80, 0.005)
     assert scores["accuracy"] > 0.95
     assert scores["macro_f1"] > 0.95
 
@@ -237,9 +231,9 @@ def test_a_vocabulary_that_does_not_fit_the_checkpoint_is_refused_with_both_size
         build_task(task.task_config.model, init_checkpoint=path).build_model()
 
 
-@pytest.mark.parametrize("kind", ["attention_lstm", "bert_spc", "fast_lsa"])
+@pytest.mark.parametrize("kind", ["mem_net", "fast_lsa"])
 def test_an_exported_model_takes_strings_and_says_polarities(kind):
-    task = build_task(None if kind == "attention_lstm" else bert(kind))
+    task = build_task(mem_net() if kind == "mem_net" else bert(kind))
     model = task.build_model()
     export_base.export(task.serving(model), ["serve"], "exported", timestamped=False)
     served = tf.saved_model.load("exported").signatures["serving_default"]
@@ -271,7 +265,7 @@ def test_an_exported_model_takes_strings_and_says_polarities(kind):
 
 
 def test_two_replicas_score_every_example_once(tmp_path):
-    model = bert("bert_spc", encoder=ENCODER.replace(num_layers=1))
+    model = mem_net()
     made = config.Experiment(task=build_config(model))
     made.override(
         {
@@ -304,7 +298,7 @@ def test_two_replicas_score_every_example_once(tmp_path):
 
 
 def test_the_fine_tuned_encoder_alone_begins_another_task(tmp_path):
-    model = bert("bert_base", encoder=ENCODER.replace(num_layers=1))
+    model = bert("bert_base")
     made = config.Experiment(task=build_config(model))
     made.override(
         {
