@@ -11,7 +11,7 @@ from wording import saying
 
 import runner
 from runner.errors import ConfigError
-from tasks.questions import question_data
+from tasks.questions import made_up_questions, question_data
 
 FEW = [
     "TrainerConfig.train_steps = 2",
@@ -59,20 +59,21 @@ def test_digits_are_classes_with_probabilities(tmp_path):
     assert keys == sorted(keys)
 
 
-def small_bert(tmp_path, **fields):
+def small_bert(tmp_path, path, **fields):
     """Questions for a BERT of one layer; `fields` are those of both kinds of data."""
     vocab_file = questions.vocabulary(tmp_path / "vocab.txt")
     return questions.experiment(
         questions.bert(num_layers=1),
         {"trainer": {"steps_per_loop": 2, "summary_interval": 2}},
         train={"max_context": 100, "stride": 50},
-        validation={"max_context": 8, "stride": 4, "global_batch_size": 16},
+        validation={"max_context": 8, "stride": 4, "global_batch_size": 16, "input_path": path},
         both={"vocab_file": vocab_file, "max_question": 20, **fields},
     )
 
 
 def test_questions_have_one_answer_each_by_their_ids(tmp_path):
-    made = small_bert(tmp_path)
+    path = questions.written(tmp_path / "q.json", made_up_questions.document(12, seed=3))
+    made = small_bert(tmp_path, path)
     rows, results = predicted_by(made, tmp_path / "run")
     read = question_data.read(made.task.validation_data)
     assert [row["key"] for row in rows] == [each.id for each in read.squad.questions]
@@ -88,8 +89,7 @@ def test_questions_have_one_answer_each_by_their_ids(tmp_path):
 def test_a_question_without_an_answer_has_the_probability_of_that(tmp_path):
     asked = [("where ?", [("here", 0)]), ("when ?", None)]
     path = questions.written(tmp_path / "q.json", questions.document(("here it was .", asked)))
-    made = small_bert(tmp_path, unanswerable=True)
-    made.task.validation_data.input_path = path
+    made = small_bert(tmp_path, path, unanswerable=True)
     rows, _ = predicted_by(made, tmp_path / "run")
     assert [row["key"] for row in rows] == ["q0", "q1"]
     assert [row["label"] for row in rows] == ["here", ""]
