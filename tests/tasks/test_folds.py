@@ -9,6 +9,7 @@ import tensorflow as tf
 import tf_keras
 from image_files import write_npz
 from official.core import config_definitions as cfg
+from official.core import task_factory
 from wording import saying, says
 
 import runner
@@ -226,8 +227,9 @@ APART = {
 }
 
 
-@pytest.mark.parametrize("name", APART)
-def test_a_fold_of_a_study_validates_where_there_is_a_validation_file(name, tmp_path, monkeypatch):
+@pytest.fixture
+def of_study(name, tmp_path, monkeypatch):
+    """A study's experiment of one fold, with a validation file beside the training file."""
     kind, write = APART[name]
     train, other = tmp_path / "train.npz", tmp_path / "other.npz"
     write(train, 30), write(other, 7)
@@ -250,20 +252,30 @@ def test_a_fold_of_a_study_validates_where_there_is_a_validation_file(name, tmp_
             "SupervisedConfig.model = @net.build\n"
         )
         flags["gin_file"] = [str(tmp_path / "net.gin")]
-    if kind == "AspectData":  # a model that is traced sooner than an LSTM
-        flags["gin_params"] += [
-            "ModelConfig.type = 'mem_net'",
-            "ModelConfig.mem_net = @aspect_models.MemNetConfig()",
-            "MemNetConfig.vectors = @embeddings.EmbeddingConfig()",
-        ]
     study = runner.load(flags["gin_file"], flags["gin_params"], overrides=["run.study.folds=5"])
     call = Call(study, tmp_path / "study")
-    assert "other.npz" in folding.left_out(study)
+    assert "other.npz" in folding.left_out(study)  # the fold validates
     facts = {"parameters": {}, "seed": 0, "fold": 1}
-    made = checks.load(call, worker.arguments(facts, checks.divided(call, facts)))
-    assert made.task.validation_data.input_path == str(train)
-    assert (made.task.train_data.size(), made.task.validation_data.size()) == (24, 6)
-    assert runner.run(made, tmp_path / "run", "train_and_eval")["step"] == 2
+    return checks.load(call, worker.arguments(facts, checks.divided(call, facts)))
+
+
+@pytest.mark.parametrize("name", APART)
+def test_a_fold_of_a_study_validates_where_there_is_a_validation_file(of_study, tmp_path):
+    task = of_study.task
+    assert task.validation_data.input_path == str(tmp_path / "train.npz")
+    assert (task.train_data.size(), task.validation_data.size()) == (24, 6)
+
+
+@pytest.mark.parametrize("name", ["aspects_tiny.gin", "questions_tiny.gin"])
+def test_a_fold_of_a_study_is_all_that_its_task_reads(of_study):
+    task = task_factory.get_task(of_study.task)
+    batches = task.build_inputs(of_study.task.validation_data)
+    assert sum(len(tf.nest.flatten(labels)[0]) for _, labels in batches) == 6
+
+
+@pytest.mark.parametrize("name", ["digits.gin", "supervised.gin"])
+def test_a_run_of_a_study_keeps_its_fold(of_study, tmp_path):
+    assert runner.run(of_study, tmp_path / "run", "train_and_eval")["step"] == 2
     again = runner.load(tmp_path / "run/config.gin")
     assert (again.task.validation_data.fold, again.task.validation_data.folds) == (1, 5)
 
