@@ -25,7 +25,6 @@ def network(shape=(32, 32, 3), *, kind="resnet", model_id=10, **fields):
 @pytest.mark.parametrize(
     ("kind", "model_id", "shape"),
     [
-        ("resnet", 10, (32, 32, 3)),
         ("resnet", 18, (8, 8, 1)),
         ("mobilenet", "MobileNetV3Small", (32, 32, 3)),
     ],
