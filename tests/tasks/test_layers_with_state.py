@@ -28,7 +28,7 @@ def library(name):
 
 
 def data():
-    x = np.random.default_rng(0).uniform(size=(3 * every_layer.SIZE, every_layer.WIDTH))
+    x = np.random.default_rng(0).uniform(size=(2 * every_layer.SIZE, every_layer.WIDTH))
     return x.astype(np.float32), x.mean(axis=1)
 
 
@@ -44,7 +44,7 @@ def test_an_evaluation_changes_nothing_of_any_layer(name):
             "RuntimeConfig.run_eagerly = True",  # a graph of all layers takes a minute to build
             "OptimizerConfig.type = 'sgd'",
             "LrConfig.type = 'constant'",
-            "TrainerConfig.train_steps = 2",
+            "TrainerConfig.train_steps = 1",
             "SupervisedConfig.loss = 'mse'",
             *(f"{part}/SupervisedData.global_batch_size = {every_layer.SIZE}" for part in PARTS),
         ],
@@ -56,7 +56,7 @@ def test_an_evaluation_changes_nothing_of_any_layer(name):
     trainer, _ = build.build_trainer(
         call, history.History(Path("history.jsonl")), step=0, evaluates=True
     )
-    trainer.train(tf.constant(2))
+    trainer.train(tf.constant(1))
     model = getattr(trainer.model, "network", trainer.model)
     held = every_layer.state(model)
     assert len(held) >= len(layers)
@@ -72,7 +72,7 @@ def test_an_evaluation_changes_nothing_of_any_layer(name):
 @KERAS
 def test_a_resumed_run_with_evaluations_trains_as_an_undisturbed_one_without(name):
     keras = library(name)
-    names = ("GRU", "LSTM", "Bidirectional", "Dropout", "BatchNormalization")
+    names = ("GRU", "Dropout", "BatchNormalization")
     layers = list(every_layer.holding_state(keras, [getattr(keras.layers, each) for each in names]))
     assert len(layers) == len(names)
 
