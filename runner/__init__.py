@@ -154,7 +154,9 @@ def run(
         eval_actions: Called in the same way with the results of each evaluation. They cannot stop
             `eval` before it has evaluated everything that was requested.
         options: The options of the mode, named like its flags. `runner --mode=predict --help` lists
-            them. Each takes a Python value or the text that the flag takes.
+            them. Each takes a Python value or the text that the flag takes. For a run of `fit`,
+            `eval`, `predict`, `export` and `ensemble` also take data in memory as `train` and
+            `validation`, in the form that `fit` takes.
 
     Returns:
         The content of the command's last line: `status` (`done` or `stopped`), `step`, `metrics`
@@ -215,9 +217,11 @@ def fit(
     Args:
         model: A compiled model of tf_keras, or of Keras 3 with the TensorFlow backend, or a
             function that builds one.
-        train: (x, y) or (x, y, sample_weight) of arrays, or dicts and tuples of them. Also the path
-            of an .npz that has them, or a tf.data.Dataset of such batches. Or x alone: then y
-            follows as in Keras, by position or by name.
+        train: (x, y) or (x, y, sample_weight) of arrays, DataFrames, ragged or sparse tensors, or
+            of dicts and tuples of them, [n, ...]. Or the path of an .npz with these names, (path,
+            label column) of a CSV or Parquet file, a tf.data.Dataset of such batches, a PyDataset
+            of Keras 3 or a Sequence of tf_keras, a generator of batches, or a function that returns
+            any of these. Or x alone: then y follows as in Keras, by position or by name.
         validation: Data in the same form, evaluated after each epoch, or ten times if the length is
             in steps. None: no evaluation. After x, this is y: an array, a tensor, a DataFrame, or a
             list or dict of them.

@@ -78,7 +78,8 @@ class SupervisedData(inputs.FoldedData):
         if self.num_examples or not self.input_path:
             return self.stated() or None
         found = examples.read(self.input_path, "input_path", self.fold_group)
-        return examples.of_fold(found, self, self.input_path).size
+        chosen = examples.of_fold(found, self, self.input_path)
+        return chosen.size if isinstance(chosen, examples.Arrays) else None
 
 
 @dataclasses.dataclass
@@ -90,8 +91,9 @@ class SupervisedConfig(cfg.TaskConfig):
     )
     train: FunctionConfig = setting(
         FunctionConfig,
-        "Returns training data: (x, y) or (x, y, sample_weight) of arrays or of dicts or tuples "
-        "of them, the path of an .npz file, or a tf.data.Dataset of such batches.",
+        "Returns training data in a form that `runner.fit` takes: (x, y) or (x, y, sample_weight) "
+        "of arrays, DataFrames or dicts and tuples of them, a path, a tf.data.Dataset, a "
+        "PyDataset, a Sequence or a generator.",
     )
     validation: FunctionConfig = setting(
         FunctionConfig, "Returns data to evaluate, in the same form as `train`.", read="evaluation"
@@ -141,7 +143,11 @@ class SupervisedTask(base_task.Task):
     @property
     def streams(self) -> bool:
         """Whether training data are a sequential stream rather than indexed inputs."""
-        return isinstance(self._sources.whole("train"), tf.data.Dataset)
+        return examples.are_streamed(self._sources.whole("train"))
+
+    def data(self, part: str) -> examples.Examples:
+        """The user's data, `train` or `validation`, all folds together."""
+        return self._sources.whole(part)
 
     def build_model(self) -> tf_keras.Model:
         """The user's model. A Keras 3 model is wrapped in a `keras3.Network`.
@@ -169,13 +175,7 @@ class SupervisedTask(base_task.Task):
         self, params: SupervisedData, input_context: tf.distribute.InputContext | None = None
     ) -> tf.data.Dataset:
         """Batches of x and (y, sample weights). The weights are () if there are none."""
-        found = self._sources.read(params)
-        if isinstance(found, tf.data.Dataset):
-            replicas = input_context.num_replicas_in_sync if input_context else 1
-            size = params.global_batch_size // replicas
-            return examples.rebatched(found, size, training=params.is_training)
-        place = inputs.place if params.is_training else inputs.in_order
-        return place(found.size, found.load(), config=params, input_context=input_context)
+        return examples.batches(self._sources.read(params), params, input_context)
 
     def train_step(
         self,
@@ -304,7 +304,7 @@ class SupervisedTask(base_task.Task):
 
     @functools.cached_property
     def _sources(self) -> sources.Sources:
-        return sources.Sources(self.task_config, self.given)
+        return sources.Sources(self.task_config, self.given, lambda: self._origin.model())
 
     @property
     def _origin(self) -> models.Origin:

@@ -18,7 +18,7 @@ _COMPILED = ("loss", "metrics", "optimizer")
 _SHARED = (*_COMPILED, "batch_size", "gin_params")
 _OF_STUDY = ("dry_run", *ACTIONS)
 
-_DATASET = "read the data with a tf.data.Dataset, which loads in parallel"
+_DATASET = "omit it: one thread reads batches ahead; a tf.data.Dataset loads in parallel"
 _COMPILE = "pass it to model.compile"
 _INSTEAD = {
     "workers": _DATASET,

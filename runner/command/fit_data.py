@@ -1,8 +1,9 @@
 """Reads the data of `runner.fit`, splits them and weights their classes, as Keras's `fit` does."""
 
+import functools
 import math
 import numbers
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,27 +11,28 @@ import tensorflow as tf
 
 from runner.command import fit_arguments
 from runner.errors import ConfigError
-from runner.models import examples
+from runner.models import examples, tables
 
 _EXPECTED = "expected a dict from class numbers to weights, such as {0: 1.0, 1: 5.0}"
 
 
 def read(
-    given: fit_arguments.Data, keras: fit_arguments.OfKeras
+    given: fit_arguments.Data, keras: fit_arguments.OfKeras, model: Any
 ) -> tuple[examples.Examples, examples.Examples | None]:
     """Reads training and validation data.
 
     Args:
         given: The data.
         keras: Has `validation_split` and `class_weight`, which weights the training data only.
+        model: The model that they are for, which takes a table's columns together or by name.
 
     Raises:
         ConfigError: they cannot be read, split or weighted.
     """
-    train = part(given.train, "train")
+    train = part(given.train, "train", model)
     validation = None
     if given.validation is not None:
-        validation = part(given.validation, "validation")
+        validation = part(given.validation, "validation", model)
     elif keras.validation_split:
         train, validation = _split(train, keras.validation_split)
     if keras.class_weight is not None:
@@ -38,13 +40,26 @@ def read(
     return train, validation
 
 
-def part(data: Any, name: str) -> examples.Examples:
+def part(data: Any, name: str, model: Any) -> examples.Examples:
     """Reads the data of one argument, unless they have been read.
+
+    Args:
+        data: The data.
+        name: The name of the argument.
+        model: The model that they are for.
 
     Raises:
         ConfigError: a model cannot learn from them.
     """
-    return data if isinstance(data, examples.Arrays) else examples.read(data, f"runner.fit: {name}")
+    if isinstance(data, examples.Arrays):
+        return data
+    if name == "validation" and isinstance(data, Iterator):
+        raise ConfigError(
+            "runner.fit: validation: a generator cannot be read at each evaluation: pass the "
+            "function that returns it"
+        )
+    takes = functools.partial(tables.inputs_of, model)
+    return examples.read(data, f"runner.fit: {name}", takes=takes)
 
 
 def _split(found: examples.Examples, share: float) -> tuple[examples.Arrays, examples.Arrays]:
@@ -75,6 +90,11 @@ def _table(given: Any) -> dict[int, float]:
 
 def _by_class(found: examples.Examples, table: dict[int, float]) -> examples.Examples:
     """Multiplies each example's weight by that of its class, which is 1 if it has none."""
+    if isinstance(found, examples.BatchSequence):
+        raise ConfigError(
+            "runner.fit: class_weight needs arrays or a tf.data.Dataset: return the weights as the "
+            "third part of each batch"
+        )
     if not isinstance(found, examples.Arrays):
         return found.map(lambda x, labels: (x, (labels[0], _product(labels[0], labels[1], table))))
     weight = _product(found.y, found.weight, table)

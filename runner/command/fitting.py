@@ -145,14 +145,14 @@ def prepared(
         ConfigError: an argument or a value of the configuration is not valid.
     """
     folded = any(re.search(r"SupervisedData\.folds\s*=\s*[1-9]", each) for each in gin_params)
-    train, validation = fit_data.read(data, keras)
+    model, made = _compiled(model, {k: v for k, v in compiled.items() if v is not None})
+    train, validation = fit_data.read(data, keras, made)
     if folded and validation is not None:
         raise ConfigError(
             "runner.fit: with SupervisedData.folds, a part of the training data is used for "
             "validation: omit the validation data"
         )
     evaluates = folded or validation is not None
-    model, made = _compiled(model, {k: v for k, v in compiled.items() if v is not None})
     given = sources.Given(
         model=model,
         train=train,
@@ -327,11 +327,11 @@ def _length(train: examples.Examples, lengths: fit_arguments.Lengths) -> _Length
         return _Length(lengths.steps_per_epoch, round(epochs * lengths.steps_per_epoch))
     if isinstance(train, examples.Arrays):
         return _Length(Fraction(train.size, lengths.batch_size or _BATCH_SIZE), None, epochs)
-    length = int(train.cardinality())
+    length = examples.length(train)
     if length < 1:
         raise ConfigError(
-            "runner.fit: the number of batches in the tf.data.Dataset is not known: pass "
-            "steps_per_epoch, or train_steps instead of epochs"
+            "runner.fit: the number of batches in an epoch is not known: pass steps_per_epoch, or "
+            "train_steps instead of epochs"
         )
     return _Length(length, round(epochs * length))
 
@@ -372,7 +372,7 @@ def _shown(verbose: Any) -> contextlib.AbstractContextManager[None]:
 
 
 def _check_end(validation: Any, own: Sequence[str]) -> None:
-    if validation.cardinality() == -1 and not _sets(own, "TrainerConfig.validation_steps"):
+    if examples.length(validation) == -1 and not _sets(own, "TrainerConfig.validation_steps"):
         raise ConfigError(
             "runner.fit: the validation data are endless: remove repeat(), or set "
             "TrainerConfig.validation_steps, the number of batches, in gin_params"

@@ -17,6 +17,9 @@ from runner.runs.call import Call, Results
 if TYPE_CHECKING:
     from runner.config import Experiment
 
+_DATA = ("train", "validation")  # data in memory, as `runner.fit` takes them
+_TAKE_DATA = ("eval", "predict", "export", "ensemble")
+
 
 def run(
     config: "Experiment | None",
@@ -40,6 +43,7 @@ def run(
     with contextlib.ExitStack() as stack:
         stack.enter_context(errors.in_python())
         mode = table.named(name, f"mode = {name!r}")
+        data, arguments = _data(mode, arguments)
         if mode.is_configured or mode.trains or mode.evaluates:
             from runner.devices import process_state
 
@@ -57,6 +61,10 @@ def run(
                 assert config is not None
                 config = again(config, flags=values)
             more = _of_children(config)
+        if data:
+            from runner.runs import given_data
+
+            config, more["given"] = given_data.placed(config, model_dir, data)
         call = Call(
             config,  # type: ignore[arg-type]
             Path(model_dir or ""),
@@ -87,6 +95,21 @@ def options_of(mode: Mode, arguments: Mapping[str, Any]) -> Any:
         is_default = value == known[name].default
         values[name] = value if is_default else known[name].value(value)
     return mode.options(**values)
+
+
+def _data(mode: Mode, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[str, Any]]:
+    """Separates data in memory from the options.
+
+    Raises:
+        ConfigError: the mode takes none.
+    """
+    data = {name: arguments[name] for name in _DATA if arguments.get(name) is not None}
+    if data and mode.name not in _TAKE_DATA:
+        raise ConfigError(
+            f"{mode.name} takes no {next(iter(data))} data from memory; "
+            f"{', '.join(_TAKE_DATA)} do, and runner.fit trains on them"
+        )
+    return data, {name: value for name, value in arguments.items() if name not in _DATA}
 
 
 def _configured(

@@ -332,7 +332,9 @@ def _binding(value: tuple[str, Any]) -> str:
 
 def _read_once(data: Any, name: str) -> Any:
     """Reads arrays and files. A dataset is read again for each trial."""
-    found = fit_data.part(data, name)
+    if isinstance(data, tuple) and isinstance(data[0], str | Path):
+        return data  # the form of its columns depends on the model
+    found = fit_data.part(data, name, None)
     return found if isinstance(found, examples.Arrays) else data
 
 

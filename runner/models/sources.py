@@ -1,5 +1,7 @@
 """Gets a model and data from memory, from a function that gin binds, or from a file."""
 
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from official.core import config_definitions as cfg
@@ -9,7 +11,9 @@ from runner.configuration import functions
 from runner.configuration.functions import FunctionConfig
 from runner.core import console, user_code
 from runner.errors import ConfigError
-from runner.models import examples
+from runner.models import copies, examples, tables
+
+_UNASKED: Any = object()
 
 
 class Given(NamedTuple):
@@ -17,14 +21,15 @@ class Given(NamedTuple):
 
     Attributes:
         model: A model of tf_keras or Keras 3, or a function that builds one.
-        train: Data that have been read.
-        validation: Data that have been read.
+        train: Data that have been read, or a function that reads them. It has the argument
+            `takes` of `examples.read`.
+        validation: In the same form.
         lasting: Whether the run keeps the model's layers in its directory.
     """
 
     model: Any = None
-    train: examples.Examples | None = None
-    validation: examples.Examples | None = None
+    train: examples.Examples | Callable[..., examples.Examples] | None = None
+    validation: examples.Examples | Callable[..., examples.Examples] | None = None
     lasting: bool = True
 
 
@@ -34,10 +39,14 @@ class Sources:
     Args:
         config: Has functions `train` and `validation`, and the fields `train_data` and so on.
         given: The objects in memory.
+        model: Builds the model, whose inputs decide on the form of tables.
     """
 
-    def __init__(self, config: cfg.TaskConfig, given: Given) -> None:
+    def __init__(
+        self, config: cfg.TaskConfig, given: Given, model: Callable[[], Any] = lambda: None
+    ) -> None:
         _check_folds(config)
+        self._model, self._inputs = model, _UNASKED
         self._config = config
         self._given = given
         self._held: dict[str, examples.Examples] = {}
@@ -66,7 +75,10 @@ class Sources:
         key = path if path and path != own else part
         if key not in self._held:
             group = self._config.train_data.fold_group
-            found = self._read(part) if key == part else examples.read(path, path, group)
+            if key == part:
+                found = self._read(part)
+            else:
+                found = examples.read(path, path, group, takes=self._takes)
             self._held[key] = found
         return self._held[key]
 
@@ -89,15 +101,26 @@ class Sources:
 
     def _read(self, part: str) -> examples.Examples:
         if (held := getattr(self._given, part)) is not None:
-            return held
+            return held(takes=self._takes) if callable(held) else held
         if path := getattr(self._config, f"{part}_data").input_path:
             return examples.read(path, path, self._config.train_data.fold_group)
         if (named := getattr(self._config, part)).name:
-            return examples.read(called(named, part), self.where(part))
+            make = functools.partial(called, named, part)
+            return examples.read(make, self.where(part), takes=self._takes)
         raise ConfigError(
-            f"there are no {part} data: bind SupervisedConfig.{part} to a function of yours, or "
-            f"set task.{part}_data.input_path to an .npz (runner.fit does not store its data)"
+            f"there are no {part} data (runner.fit does not store its data): bind "
+            f"SupervisedConfig.{part} to a function of yours, set task.{part}_data.input_path to "
+            f"an .npz, or pass data in Python: runner.run(None, model_dir, mode, {part}=(x, y))"
         )
+
+    def _takes(self) -> Sequence[str] | None:
+        """The names of the model's inputs: see `tables.Takes`."""
+        if self._inputs is _UNASKED:
+            self._inputs = None  # while the model is built, which may need data
+            given = self._given.model
+            model = given if copies.is_model(given) else self._model()
+            self._inputs = tables.inputs_of(model)
+        return self._inputs
 
 
 def _check_folds(config: Any) -> None:

@@ -1,8 +1,8 @@
 """The members of an ensemble: runs of one task, each with a checkpoint."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from runner import inputs
 from runner.checkpoints import load_model, restore
@@ -11,7 +11,7 @@ from runner.configuration import multitask, printing
 from runner.core import console, layout
 from runner.errors import ConfigError
 from runner.run_directory import status
-from runner.runs import predict
+from runner.runs import given_data, predict
 from runner.storage import display_names
 
 _TRIALS = "trials"  # in a study's directory
@@ -27,12 +27,24 @@ class Member(NamedTuple):
         config: The configuration that it was trained with.
         checkpoint: The weights to use.
         step: Their step.
+        task: The task of `config` with data in memory, or None to build it.
     """
 
     folder: Path
     config: Experiment
     checkpoint: Path
     step: int
+    task: Any = None
+
+    def with_data(self, data: Mapping[str, Any]) -> "Member":
+        """The same run with data in memory.
+
+        Args:
+            data: As for `given_data.placed`, like the errors.
+        """
+        config, given = given_data.placed(self.config, self.folder, data)
+        assert config is not None
+        return self._replace(config=config, task=given.task)
 
 
 def find(model_dir: Path, runs: Sequence[Path], checkpoint: str) -> list[Member]:

@@ -77,7 +77,8 @@ def predicted(
 
 def built_for(call: Call, member: Member, folder: Path) -> evaluator.Evaluator:
     """Builds a member's task and model without restoring weights."""
-    own = dataclasses.replace(call, config=member.config, model_dir=member.folder)
+    given = call.given._replace(task=member.task)
+    own = dataclasses.replace(call, config=member.config, model_dir=member.folder, given=given)
     return build.build_evaluator(own, folder, evaluates=False)
 
 
