@@ -256,7 +256,7 @@ def test_a_folder_of_images_resumes_to_the_same_bits(library, size, tmp_path):
 
     def data():
         return library.utils.image_dataset_from_directory(
-            tmp_path / "images", image_size=(8, 8), batch_size=size, seed=1, verbose=False
+            tmp_path / "images", image_size=(8, 8), batch_size=size, seed=1
         )
 
     def images():
