@@ -81,6 +81,8 @@ def study(
             "runner.study: build_model is a function that returns a new compiled model: each trial "
             f"trains its own; got {type(fit.build).__name__}"
         )
+    if not varies and settings["seeds"] is None and "StudyConfig" not in " ".join(fit.gin_params):
+        raise ConfigError("runner.study: nothing varies: pass vary or seeds")
     names = vary.Names(fit.build, varies)
     trials = Trials(fit._replace(train=_read_once(fit.train, "train")), names)
     texts = names.texts(varies)

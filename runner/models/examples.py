@@ -78,8 +78,9 @@ def of_fold(examples: Examples, data: Any, where: str) -> Examples:
         return examples
     if not isinstance(examples, Arrays):
         raise ConfigError(
-            f"SupervisedData.folds={data.folds}: {where} are read in batches, whose examples "
-            "cannot be divided; give arrays, a table or an .npz"
+            f"SupervisedData.folds={data.folds}: {where} come in batches (from a tf.data.Dataset, "
+            "PyDataset, Sequence or generator), whose examples cannot be divided; give arrays, a "
+            "table or an .npz"
         )
     groups = _groups(examples, data.fold_group, where) if data.fold_group else None
     return examples.taken(data.chosen(examples.size, labels=examples.classes(), groups=groups))

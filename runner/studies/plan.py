@@ -206,7 +206,9 @@ def of(experiment: "config.Experiment") -> Plan:
         raise ConfigError("--vary=RunConfig.seed: use --seeds, which averages over the seeds")
     suggest.check(options.strategy, parameters)
     if options.strategy != "grid" and not options.trials:
-        raise ConfigError(f"StudyConfig.strategy = {options.strategy!r} needs --trials")
+        raise ConfigError(
+            f"StudyConfig.strategy = {options.strategy!r} needs {{trials}}", trials=None
+        )
     metric = spelling.metric_name(trainer.best_checkpoint_eval_metric or "")
     if options.strategy in ("tpe", "cma_es") and not metric:
         raise ConfigError(

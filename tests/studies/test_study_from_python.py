@@ -166,6 +166,7 @@ def test_a_function_that_fails_for_one_value_is_reported(tmp_path):
         ({"SGDConfig.momentum": [0.1, 0.9]}, "momentum"),
         ({"Nothing.momentum": [0.1, 0.9]}, "Nothing"),
         (["units"], "dict"),
+        ({}, "vary"),
     ],
 )
 def test_mistakes_in_vary(vary, word, tmp_path):
