@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
@@ -97,10 +98,18 @@ def calls():
     return sys.modules["my_code"].CALLS
 
 
-def test_actions_are_called_when_their_condition_says(tmp_path, capsys):
-    experiment = load(tmp_path, ACTIONS, WRITERS)
+@pytest.fixture
+def bound(tmp_path, capsys):
+    """The experiment of a finished run with actions, a writer and a rule, and its folder."""
+    params = ["my_code.after_two.count = 9"]
+    experiment = load(tmp_path, ACTIONS, WRITERS, RULE, params=params)
     runner.run(experiment, tmp_path / "run", "train_and_eval")
     assert "had no effect" not in capsys.readouterr().err  # though some are used late
+    return experiment, tmp_path / "run"
+
+
+def test_what_is_bound_is_called_and_written_and_is_no_change_in_a_resume(bound, tmp_path):
+    experiment, folder = bound
     labels = [label for label, _ in calls()]
     assert labels.count("every 80") == 3  # at 80, 160 and the last step
     assert labels.count("evaluated") == 2
@@ -110,6 +119,29 @@ def test_actions_are_called_when_their_condition_says(tmp_path, capsys):
     assert "training_loss" in logs["every 80"]
     assert "accuracy" in logs["evaluated"]
     assert {"training_loss", "accuracy"} <= set(logs["ended"])
+
+    rows = [json.loads(line) for line in Path("rows.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows if row["name"] == "train"] == [50, 100, 150, 200]
+    assert [row["step"] for row in rows if row["name"] == "validation"] == [100, 200]
+    assert all("training_loss" in row for row in rows if row["name"] == "train")
+    history = (folder / "history.jsonl").read_text().splitlines()
+    (written,) = [row for row in rows if (row["name"], row["step"]) == ("validation", 200)]
+    assert written["accuracy"] == json.loads(history[-1])["metrics"]["accuracy"]
+
+    saved = yaml.safe_load((folder / "params.yaml").read_text())
+    first = saved["run"]["actions"][0]
+    assert first["action"] == {"name": "my_code.Note", "arguments": {"label": "every 80"}}
+    assert (first["at"], first["every"]) == ("loop", 80)
+    again = config.load([str(folder / "config.gin")])
+    assert again.as_dict() == experiment.as_dict()
+    texts = (ACTIONS, WRITERS, RULE)
+    shorter = load(tmp_path, *texts, params=["my_code.after_two.count = 4"])
+    assert runner.run(shorter, folder, "train_and_eval")["step"] == 200  # no refusal
+
+    before = len(Path("rows.jsonl").read_text().splitlines())
+    runner.run(load(tmp_path, WRITERS), folder, "eval")  # the writer gets the evaluation alone
+    more = [json.loads(line) for line in Path("rows.jsonl").read_text().splitlines()]
+    assert more[before:] == [written]
 
 
 def test_a_run_that_only_trains_says_which_actions_are_left_to_evaluators(tmp_path, capsys):
@@ -125,35 +157,6 @@ def test_a_bare_action_is_called_after_each_loop_and_may_stop_the_run(tmp_path):
     results = runner.run(experiment, tmp_path / "run", "train")
     assert (results["status"], results["step"], results["reason"]) == ("stopped", 20, "enough")
     assert [label for label, _ in calls()] == ["x", "x"]
-
-
-def test_what_is_bound_is_written_and_is_no_change_in_a_resume(tmp_path):
-    texts = (ACTIONS, WRITERS, RULE)
-    experiment = load(tmp_path, *texts)
-    runner.run(experiment, tmp_path / "run", "train_and_eval")
-    saved = yaml.safe_load((tmp_path / "run" / "params.yaml").read_text())
-    first = saved["run"]["actions"][0]
-    assert first["action"] == {"name": "my_code.Note", "arguments": {"label": "every 80"}}
-    assert (first["at"], first["every"]) == ("loop", 80)
-    again = config.load([str(tmp_path / "run" / "config.gin")])
-    assert again.as_dict() == experiment.as_dict()
-    longer = load(tmp_path, *texts, params=["my_code.after_two.count = 4"])
-    results = runner.run(longer, tmp_path / "run", "train_and_eval")  # no refusal
-    assert results["step"] == 200
-
-
-def test_a_writer_gets_each_training_row_and_each_evaluation(tmp_path):
-    runner.run(load(tmp_path, WRITERS), tmp_path / "run", "train_and_eval")
-    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
-    assert [row["step"] for row in rows if row["name"] == "train"] == [50, 100, 150, 200]
-    assert [row["step"] for row in rows if row["name"] == "validation"] == [100, 200]
-    assert all("training_loss" in row for row in rows if row["name"] == "train")
-    history = (tmp_path / "run" / "history.jsonl").read_text().splitlines()
-    (written,) = [row for row in rows if (row["name"], row["step"]) == ("validation", 200)]
-    assert written["accuracy"] == json.loads(history[-1])["metrics"]["accuracy"]
-    runner.run(load(tmp_path, WRITERS), tmp_path / "run", "eval")
-    more = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
-    assert more[len(rows) :] == [written]
 
 
 def test_a_stopping_rule_ends_the_run_and_a_resume_repeats_it(tmp_path):
