@@ -8,10 +8,12 @@ from pathlib import Path
 import finished
 import pytest
 import toy
+import warm
 
 import runner
 from runner.command import table
 from runner.errors import ConfigError
+from runner.run_directory.verification import child_run
 
 WITH = {  # what a mode needs besides an experiment and a folder
     "compare": {"runs": ("run", "other")},
@@ -49,7 +51,8 @@ def test_a_mode_does_from_python_what_the_command_does(run, mode):
 
 
 @pytest.mark.parametrize("mode", COMMANDS)
-def test_a_mode_that_starts_processes_works_from_python(mode):
+def test_a_mode_that_starts_processes_works_from_python(mode, monkeypatch):
+    monkeypatch.setattr(child_run, "Child", warm.Fork)  # faster, and otherwise the same
     short = [
         "TrainerConfig.train_steps = 4",
         "TrainerConfig.validation_interval = 2",
