@@ -109,8 +109,8 @@ def test_a_disk_that_takes_no_more_is_one_line_whatever_fails_in_its_turn(capsys
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        *((f"run/{name}", "folder") for name in ("params.yaml", "status.json", "run.json")),
-        *((f"run/{name}", "folder") for name in ("history.jsonl", "train.jsonl", "checkpoint")),
+        *((f"run/{name}", "directory") for name in ("params.yaml", "status.json", "run.json")),
+        *((f"run/{name}", "directory") for name in ("history.jsonl", "train.jsonl", "checkpoint")),
         *((f"run/{name}", "file") for name in ("best", "train")),
         ("run", "file"),
         ("run", "link"),
@@ -121,7 +121,7 @@ def test_a_disk_that_takes_no_more_is_one_line_whatever_fails_in_its_turn(capsys
 def test_what_is_in_the_way_is_named_and_left_as_it_is(capsys, name, kind, mode):
     path = Path(name)
     path.parent.mkdir(exist_ok=True)
-    if kind == "folder":
+    if kind == "directory":
         (path / "mine").mkdir(parents=True)
     elif kind == "file":
         path.write_text("mine")
