@@ -10,6 +10,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+NAMES = ["mnv2_deeplabv3_pascal", "bert/pretraining"]  # one of each program
+RUN = f"""
+import runpy
+from scripts.model_garden import programs
+programs.PROGRAMS = {{name: programs.PROGRAMS[name] for name in {NAMES}}}
+runpy.run_module("scripts.model_garden", run_name="__main__")
+"""
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +25,7 @@ def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("programs")
     paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    command = [sys.executable, "-m", "scripts.model_garden", "programs", f"--folder={folder}"]
+    command = [sys.executable, "-c", RUN, "programs", f"--folder={folder}"]
     subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
     return json.loads((folder / "programs.json").read_text())
 
@@ -29,7 +36,7 @@ def script(monkeypatch):
     return importlib.import_module("scripts.model_garden.programs")
 
 
-@pytest.mark.parametrize("name", ["mnv2_deeplabv3_pascal", "retinanet", "bert/pretraining"])
+@pytest.mark.parametrize("name", NAMES)
 def test_a_program_leaves_and_returns_all_that_it_does_with_model_garden(name, results, script):
     there, here = (results[name][side] for side in ("there", "here"))
     assert "error" not in there, there
@@ -43,4 +50,6 @@ def test_a_program_leaves_and_returns_all_that_it_does_with_model_garden(name, r
 
 def test_the_manual_shows_what_the_programs_left(results, script):
     page = (ROOT / "docs" / "developers" / "model_garden.md").read_text()
-    assert "\n".join(script.tables(results)) in page
+    lines = script.tables(results)
+    assert all(any(f"| `{name}` |" in line for line in lines) for name in NAMES)
+    assert [line for line in lines if line not in page.splitlines()] == []
