@@ -54,13 +54,18 @@ def test_a_section_of_its_own_kind_is_changed_by_its_name(tmp_path):
     assert (made.run.evaluator.min_seconds, made.trainer.train_steps, made.run.seed) == (2.0, 7, 5)
 
 
-def test_every_registered_experiment_of_official_can_be_written(tmp_path):
+def test_registered_experiments_of_official_can_be_written(tmp_path):
     with pytest.raises(ConfigError, match="did you mean 'resnet_imagenet'"):
         registry.experiment("resnet_imagnet")
     names = [name for name in registry.names() if "/" not in name or name.startswith("bert/")]
     assert len(names) > 30
+    kinds = {}  # one experiment of each task and optimizer
     for name in names:
         base = registry.experiment(name)
+        optimizer = getattr(base.trainer.optimizer_config, "optimizer", None)
+        kinds[type(base.task), getattr(optimizer, "type", None)] = name, base
+    assert len(kinds) > 8
+    for name, base in kinds.values():
         experiment = config.Experiment(task=base.task, trainer=base.trainer, runtime=base.runtime)
         config.resolve(experiment)  # as loading does
         assert plain(again(tmp_path, experiment)) == plain(experiment), name
@@ -79,16 +84,16 @@ def test_what_gin_cannot_spell_is_said():
         gin_export.write(experiment)
 
 
-def test_after_any_number_of_resumes_config_gin_alone_trains_to_the_same_bits(tmp_path):
+def test_after_a_resume_config_gin_alone_trains_to_the_same_bits(tmp_path):
     params = ["TrainerConfig.train_steps = 60", "TrainerConfig.steps_per_loop = 20"]
     config = runner.load("digits.gin", params)
     texts = []
-    for stops in (True, True, False):  # the same command again and again
+    for stops in (True, False):  # the same command again
         actions = [lambda logs: "enough for now"] if stops else []
         runner.run(config, tmp_path / "a", "train_and_eval", train_actions=actions)
         names = ("config.gin", "params.yaml")
         texts.append([(tmp_path / "a" / name).read_text() for name in names])
-    assert texts == texts[:1] * 3
+    assert texts[0] == texts[1]
 
     alone = runner.load(tmp_path / "a" / "config.gin")
     assert alone.as_dict() == config.as_dict()
