@@ -111,18 +111,24 @@ def wheel(source, tmp_path_factory):
     return next(folder.glob("*.whl"))
 
 
+def installed(folder, *what):
+    """The Python of an environment with the runner."""
+    made = environment(folder)
+    # Another runner that the libraries may have beside them does not count, and stays as it is.
+    pip(made, "install", "--ignore-installed", *what)
+    return made
+
+
+@pytest.fixture(scope="module")
+def from_wheel(wheel, tmp_path_factory):
+    return installed(tmp_path_factory.mktemp("wheel"), wheel)
+
+
 @pytest.fixture(scope="module", params=["wheel", "editable"])
 def python(request, source, tmp_path_factory):
-    made = environment(tmp_path_factory.mktemp(request.param))
-    editable = request.param == "editable"
-    # Another runner that the libraries may have beside them does not count, and stays as it is.
-    pip(
-        made,
-        "install",
-        "--ignore-installed",
-        *(["-e", source] if editable else [request.getfixturevalue("wheel")]),
-    )
-    return made
+    if request.param == "wheel":
+        return request.getfixturevalue("from_wheel")
+    return installed(tmp_path_factory.mktemp("editable"), "-e", source)
 
 
 def test_the_wheel_holds_what_runs_and_nothing_else(wheel):
@@ -169,19 +175,19 @@ def test_both_are_imported_from_inside_and_from_outside(python, repositories):
             assert Path(mine).is_relative_to(own) or Path(mine) == own.with_suffix(".py")
 
 
-@pytest.mark.parametrize("name", ["regular", "namespace"])
-def test_both_are_imported_by_a_script(python, repositories, name):
-    folder = repositories / name
-    (folder / "tasks" / "mine.py").write_text("")
-    (folder / "own.py").write_text(
-        "import tasks, runner\nfrom tasks import mine\nfrom tasks.images import cifar_files\n"
-    )
-    output([python, "own.py"], folder)
+def test_both_are_imported_by_a_script(python, repositories):
+    for name in ("regular", "namespace"):
+        folder = repositories / name
+        (folder / "tasks" / "mine.py").write_text("")
+        (folder / "own.py").write_text(
+            "import tasks, runner\nfrom tasks import mine\nfrom tasks.images import cifar_files\n"
+        )
+        output([python, "own.py"], folder)
 
 
-def test_the_commands_find_ours_and_the_users(python, repositories):
+def test_the_commands_find_ours_and_the_users(from_wheel, repositories):
     folder = repositories / "regular"
-    shown = output([python.with_name("runner"), *FLAGS], folder)
+    shown = output([from_wheel.with_name("runner"), *FLAGS], folder)
     assert "label_smoothing: 0.1" in shown
-    usage = output([python.with_name("runner-prepare-cifar"), "--help"], folder)
+    usage = output([from_wheel.with_name("runner-prepare-cifar"), "--help"], folder)
     assert usage.startswith("usage: runner-prepare-cifar")
