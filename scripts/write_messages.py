@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 TARGET = ROOT / "tests" / "messages.txt"
 PACKAGES = ("runner", "tasks")
-EXCLUDED = ROOT / "runner" / "projects"  # its subdirectories are copied to users
+EXCLUDED = ROOT / "runner" / "command" / "projects"  # its subdirectories are copied to users
 
 _PROSE = re.compile(r"[^\W\d_]{2,}[,:;.!?)'\"]*\s+[('\"`]*(?:[^\W\d_]{2,}|\{)|\}\s+[^\W\d_]{2,}")
 _SHOWS = re.compile(r"(Error|Exit|say|announce|show|warn|warning|info|print)$")
