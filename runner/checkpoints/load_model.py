@@ -1,5 +1,6 @@
 """Loads the model of a run with a checkpoint's weights, as its evaluations use them."""
 
+import functools
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -59,15 +60,15 @@ def load(directory: Path, checkpoint: str | int = "", model: Any = None) -> Any:
 
 
 def _compiled(task: base_task.Task, model: Any, made: tf_keras.optimizers.Optimizer) -> Any:
-    """Compiles a task's model, so that `evaluate` and `fit` compute as the task does."""
+    """Compiles a task's model, so that `evaluate` and `fit` compute as the task does.
+
+    They take batches as the task's `build_inputs` makes them.
+    """
     if isinstance(model, tf_keras.Model):
-        task.compile_model(
-            model,
-            optimizer=made,
-            train_step=task.train_step,
-            validation_step=task.validation_step,
-            metrics=task.build_metrics(training=False),
-        )
+        model.compile(optimizer=made, metrics=task.build_metrics(training=False))
+        steps: Any = model
+        steps.train_step = functools.partial(task.train_step, model=model, optimizer=made)
+        steps.test_step = functools.partial(task.validation_step, model=model)
     return model
 
 

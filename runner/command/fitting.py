@@ -279,6 +279,10 @@ def _of_model(model: Any, compiled: Any, own: Sequence[str], rate: Sequence[str]
     mixed = {policy for policy in copies.policies(compiled) if policy.startswith("mixed_")}
     if mixed:
         yield f"RuntimeConfig.mixed_precision_dtype = {mixed.pop().removeprefix('mixed_')!r}"
+    if getattr(compiled, "run_eagerly", False):
+        yield "RuntimeConfig.run_eagerly = True"
+    elif getattr(compiled, "jit_compile", False) is True:
+        yield "RuntimeConfig.enable_xla = True"
     if compiled is model:
         yield f"SupervisedConfig.fingerprint = {copies.identity(model)!r}"
 

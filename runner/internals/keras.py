@@ -49,6 +49,15 @@ def set_draws_from_generators(wanted: bool) -> None:
     backend._USE_GENERATOR_FOR_RNG = wanted
 
 
+def use_generators(model: tf_keras.Model) -> None:
+    """Makes a model's layers draw from generators, whose state a checkpoint can hold."""
+    for layer in layers(model):
+        owner = getattr(layer, "_random_generator", None)
+        if owner is not None and owner._rng_type == owner.RNG_LEGACY_STATEFUL:
+            owner._rng_type, owner._built = owner.RNG_STATEFUL, False
+            owner._maybe_init()
+
+
 @contextlib.contextmanager
 def names_from_the_start() -> Iterator[None]:
     """Numbers layers without a name as in a new process inside the context: `dense`, `dense_1`."""

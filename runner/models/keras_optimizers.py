@@ -113,7 +113,7 @@ class Keras3Optimizer(tf_keras.optimizers.Optimizer):
         self._iterations = optimizer._iterations.value
         self._values: list[tf.Variable] = []
         named = {each.value.ref(): each for each in variables}
-        self._named = lambda variable: named.get(variable.ref(), variable)
+        self._named = lambda each: named.get(each.ref(), each) if hasattr(each, "ref") else each
 
     @property
     def use_ema(self) -> bool:
@@ -133,8 +133,9 @@ class Keras3Optimizer(tf_keras.optimizers.Optimizer):
 
     def build(self, var_list: Sequence[tf.Variable]) -> None:
         """Creates the slots of these variables."""
-        if not self._inner().built:
-            self._inner().build([self._named(each) for each in var_list])
+        if self._inner().built:
+            return
+        self._inner().build([self._named(each) for each in var_list])
         self._values = [each.value for each in self._inner().variables]
 
     def apply_gradients(
@@ -142,10 +143,13 @@ class Keras3Optimizer(tf_keras.optimizers.Optimizer):
     ) -> tf.Variable:
         """Updates the variables from their gradients in a replica, which are summed first."""
         del name
+        pairs = [(grad, self._named(each)) for grad, each in grads_and_vars]
+        with tf.init_scope():
+            self.build([each for _, each in pairs])
         self._compute_current_learning_rate()
         inner = self._inner()
         inner._learning_rate.value.assign(self.learning_rate)
-        inner.apply_gradients([(grad, self._named(each)) for grad, each in grads_and_vars])
+        inner.apply_gradients(pairs)
         return self._iterations
 
     def finalize_variable_values(self, var_list: Sequence[Any]) -> None:

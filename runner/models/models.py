@@ -17,7 +17,7 @@ from runner.core import console, files, layout, user_code
 from runner.errors import ConfigError
 from runner.internals import keras as keras_internals
 from runner.internals import keras3 as keras3_internals
-from runner.models import compiled, copies, keras3, sources
+from runner.models import compiled, copies, keras3, own_steps, sources
 from runner.models.compiled import Compiled
 
 Named: TypeAlias = str | FunctionConfig
@@ -144,6 +144,8 @@ class Origin(NamedTuple):
                 "several replicas: pass runner.fit the function that builds the model"
                 + (f" ({why})" if why else "")
             )
+        if not keras3.is_keras3(given):
+            keras_internals.use_generators(given)
         return given
 
     def _build(self, model: Any) -> None:
@@ -181,8 +183,9 @@ def trainable(model: Any) -> tf_keras.Model:
         return keras3.Network(model)
     if model.optimizer is not None:
         model.optimizer = None
-    if not compiled.overridden(model):
-        model.compiled_loss = model.compiled_metrics = None
+    if compiled.overridden(model):
+        return own_steps.Network(model)
+    model.compiled_loss = model.compiled_metrics = None
     return model
 
 

@@ -97,6 +97,28 @@ class OwnSteps:
         return {name: tf.reduce_mean(tf.cast(each, tf.float32)) for name, each in found.items()}
 
 
+class Network(tf_keras.Model):
+    """A model of tf_keras with its own steps, whose metrics Model Garden's trainer does not see.
+
+    The trainer would log them a second time.
+    """
+
+    def __init__(self, network: tf_keras.Model) -> None:
+        super().__init__(name=network.name)
+        self.network = network
+        self.output_names = getattr(network, "output_names", None)
+        self.built = True
+
+    @property
+    def metrics(self) -> list[tf_keras.metrics.Metric]:
+        """No metrics."""
+        return []
+
+    def call(self, inputs: Any, training: bool | None = None) -> Any:
+        """The network's outputs."""
+        return self.network(inputs, training=training)
+
+
 class Logged(tf_keras.metrics.Mean):
     """A value that the model's steps return: its mean over batches, or the last one.
 
@@ -118,7 +140,8 @@ class Logged(tf_keras.metrics.Mean):
     def update_state(self, values: Any, sample_weight: Any = None) -> Any:
         """Adds the value of a batch."""
         if not self._is_mean:
-            super().reset_state()
+            self.total.assign(0.0)
+            self.count.assign(0.0)
         return super().update_state(values, sample_weight)
 
     def reset_state(self) -> None:

@@ -1,0 +1,188 @@
+"""Models, losses and optimizers that only the script knows, in `runner.fit` and back again.
+
+Each model has several things that a configuration cannot express. It is trained without a stop, and
+with a stop and a resume by a model that is built anew, as in a script that runs again.
+"""
+
+import importlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+import runner
+from runner import errors
+
+X = np.random.default_rng(0).normal(size=(48, 6)).astype(np.float32)
+Y = X[:, :3].argmax(1)
+DATA = {"x": X, "y": Y, "validation_data": (X[:20], Y[:20]), "batch_size": 12, "epochs": 2}
+
+
+def crossentropy(factor):
+    def loss(labels, logits):
+        labels = tf.cast(labels, tf.int32)
+        return factor * tf.nn.sparse_softmax_cross_entropy_with_logits(
+            tf.reshape(labels, [-1]), logits
+        )
+
+    return loss
+
+
+def own_metric(keras):
+    class Largest(keras.metrics.Metric):
+        def __init__(self, name="largest", **more):
+            super().__init__(name=name, **more)
+            self.value = self.add_weight(name="value", initializer="zeros")
+
+        def update_state(self, labels, logits, sample_weight=None):
+            self.value.assign(tf.maximum(self.value, tf.reduce_max(logits)))
+
+        def result(self):
+            return self.value + 0.0
+
+    return Largest()
+
+
+def from_a_cell(keras):
+    """A class with an argument that has no configuration, a closure, a lambda, its own metric."""
+
+    class Network(keras.Model):
+        def __init__(self, parts):
+            super().__init__()
+            self.parts = parts
+
+        def call(self, x):
+            for part in self.parts:
+                x = part(x)
+            return x
+
+    class Warmup(keras.optimizers.schedules.LearningRateSchedule):
+        def __call__(self, step):
+            return 0.01 * tf.minimum(1.0, (tf.cast(step, tf.float32) + 1) / 5)
+
+    layers = keras.layers
+    model = Network([layers.Dense(8, "relu"), layers.Dropout(0.3), layers.Dense(3)])
+    metrics = [own_metric(keras), "accuracy", lambda labels, logits: tf.reduce_mean(logits, -1)]
+    optimizer = keras.optimizers.Nadam(Warmup())
+    model.compile(optimizer, loss=crossentropy(2.0), metrics=metrics)
+    return model
+
+
+def own_steps(keras):
+    """Its own train_step, with a loss tracker, and in Keras 3 an optimizer that tf_keras lacks."""
+
+    class Network(keras.Model):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            self.penalty = keras.metrics.Mean("penalty")
+
+        def train_step(self, data):
+            x, y = data
+            with tf.GradientTape() as tape:
+                outputs = self(x, training=True)
+                penalty = tf.reduce_mean(outputs**2)
+                loss = self.compute_loss(x=x, y=y, y_pred=outputs) + 0.01 * penalty
+            weights = self.trainable_variables
+            self.optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+            self.penalty.update_state(penalty)
+            return {**self.compute_metrics(x, y, outputs, None), "loss": loss}
+
+    inputs = keras.Input((6,))
+    hidden = keras.layers.BatchNormalization()(keras.layers.Dense(8, "relu")(inputs))
+    model = Network(inputs, keras.layers.Dense(3, "softmax")(hidden))
+    kinds = keras.optimizers
+    optimizer = kinds.Muon(0.01) if hasattr(kinds, "Muon") else kinds.Lion(0.01)
+    model.compile(optimizer, loss="sparse_categorical_crossentropy", metrics=["accuracy"])
+    return model
+
+
+KINDS = {"from a cell": from_a_cell, "own steps": own_steps}
+
+
+@pytest.fixture(
+    scope="module", params=[(kind, name) for name in ("tf_keras", "keras") for kind in KINDS]
+)
+def made(request, tmp_path_factory):
+    """A run that was stopped and resumed, its model, and that of a run that was not stopped."""
+    kind, name = request.param
+    keras = importlib.import_module(name)
+
+    def fit(folder, **more):
+        keras.utils.set_random_seed(1)
+        model = KINDS[kind](keras)
+        results = runner.fit(model, **DATA, model_dir=folder, verbose=0, **more)
+        return model, results
+
+    folder = tmp_path_factory.mktemp("runs")
+    whole, expected = fit(folder / "whole")
+    _, stopped = fit(folder / "stopped", train_actions=[lambda _: "enough"])
+    assert stopped["status"] == "stopped"
+    model, results = fit(folder / "stopped")
+    assert results["metrics"] == expected["metrics"]
+    return keras, kind, model, whole, results
+
+
+def test_a_resume_is_bit_exact(made):
+    _, _, model, whole, _ = made
+    for one, other in zip(model.get_weights(), whole.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_the_model_stays_compiled_and_scores_what_the_history_says(made):
+    _, _, model, _, results = made
+    scores = model.evaluate(*DATA["validation_data"], verbose=0, return_dict=True)
+    assert scores["accuracy"] == pytest.approx(results.history["val_accuracy"][-1])
+    assert scores["loss"] == pytest.approx(results.history["val_loss"][-1], rel=1e-5)
+    assert len(results.history["loss"]) == len(results.epoch) == 2
+
+
+def test_its_own_metrics_are_logged_in_training_and_validation(made):
+    _, kind, _, _, results = made
+    names = {"from a cell": ["largest", "<lambda>"], "own steps": ["penalty"]}[kind]
+    for name in names:
+        assert len(results.history[name]) == 2
+    if kind == "from a cell":
+        assert results.history["val_largest"][-1] > 0
+
+
+def test_it_is_loaded_back_with_the_help_of_a_model(made):
+    keras, kind, model, _, results = made
+    with pytest.raises(errors.ConfigError):  # its class is in a function
+        runner.load_model(results.model_dir)
+    loaded = runner.load_model(results.model_dir, "latest", model=KINDS[kind](keras))
+    np.testing.assert_array_equal(loaded.predict(X, verbose=0), model.predict(X, verbose=0))
+    scores = loaded.evaluate(X, Y, verbose=0, return_dict=True)
+    assert scores["accuracy"] == model.evaluate(X, Y, verbose=0, return_dict=True)["accuracy"]
+
+
+@pytest.mark.parametrize("name", ["tf_keras", "keras"])
+def test_a_vocabulary_is_loaded_back_without_help(name):
+    keras = importlib.import_module(name)
+    texts = np.array(["good film", "bad film", "great", "awful"] * 6)
+    layer = keras.layers.TextVectorization(20, output_sequence_length=4)
+    layer.adapt(texts)
+    inputs = keras.Input((1,) if keras is tf_keras else (), dtype="string")
+    hidden = keras.layers.GlobalAveragePooling1D()(keras.layers.Embedding(20, 4)(layer(inputs)))
+    model = keras.Model(inputs, keras.layers.Dense(1, "sigmoid")(hidden))
+    model.compile("adam", loss="binary_crossentropy")
+    labels = np.array([1, 0, 1, 0] * 6)
+    runner.fit(model, texts, labels, model_dir="run", epochs=1, batch_size=8, verbose=0)
+    loaded = runner.load_model("run")
+    given = tf.constant(texts[:4])
+    np.testing.assert_array_equal(loaded(given), model(given))
+    assert loaded.optimizer.get_config()["name"].lower().startswith("adam")
+
+
+@pytest.mark.parametrize("name", ["tf_keras", "keras"])
+def test_metrics_for_one_hot_labels_take_class_numbers_and_keras_3s_names(name):
+    keras = importlib.import_module(name)
+    model = keras.Sequential([keras.layers.Dense(3, "softmax")])
+    metrics = [keras.metrics.F1Score(average="macro")]
+    model.compile("sgd", loss="sparse_categorical_crossentropy", metrics=metrics)
+    results = runner.fit(model, **DATA, model_dir="classes", verbose=0)
+    assert 0 < results.history["val_f1_score"][-1] <= 1
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile("sgd", loss="mse", metrics=["r2_score"])
+    results = runner.fit(model, X, X[:, :1], model_dir="numbers", verbose=0)
+    assert len(results.history["r2_score"]) == 1
