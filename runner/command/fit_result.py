@@ -1,6 +1,7 @@
 """The result of `runner.fit`: that of a run, with the history in Keras's form. No TensorFlow."""
 
 import functools
+import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,10 +66,18 @@ class FitResult(dict[str, Any]):
         """
         from matplotlib.figure import Figure
 
+        class Shown(Figure):
+            """A figure that a notebook shows as an image, without pyplot."""
+
+            def _repr_png_(self) -> bytes:
+                image = io.BytesIO()
+                self.savefig(image, format="png")
+                return image.getvalue()
+
         steps, columns = _rows(self._run)
         names = [name for name in columns if not name.startswith("val_") and name != "step"]
         names += [name[4:] for name in columns if name[:4] == "val_" and name[4:] not in names]
-        figure = Figure(figsize=(_WIDTH * max(len(names), 1), _HEIGHT), layout="constrained")
+        figure = Shown(figsize=(_WIDTH * max(len(names), 1), _HEIGHT), layout="constrained")
         axes = figure.subplots(1, max(len(names), 1), squeeze=False)[0]
         for axis, name in zip(axes, names, strict=False):
             for column, label in ((name, "training"), (f"val_{name}", "validation")):

@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TextIO
 
+from runner.core import notebook
 from runner.core import text as words
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Console:
         self._lock = threading.RLock()
         self._made: rich.console.Console | None = None
         self._live: rich.live.Live | None = None
+        self._cell = notebook.Line()
         self.shows_progress = True
 
     @contextlib.contextmanager
@@ -57,13 +59,23 @@ class Console:
 
     @property
     def is_live(self) -> bool:
-        """Whether `show` redraws one line in place, which needs a capable terminal."""
+        """Whether `show` redraws one line in place: on a capable terminal, or in a notebook."""
+        return self._is_in_notebook or self._is_terminal
+
+    @property
+    def _is_in_notebook(self) -> bool:
+        return self._stream is None and notebook.is_running()
+
+    @property
+    def _is_terminal(self) -> bool:
         able = os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
         return able and self._file().isatty()
 
     @property
     def width(self) -> float:
         """The number of columns in a line, unlimited without a terminal."""
+        if self._is_in_notebook:
+            return notebook.WIDTH
         return self._rich().width - 1 if self.is_live else math.inf
 
     @property
@@ -103,6 +115,10 @@ class Console:
         if not self.is_live:
             self.say(line)
             return
+        if self._is_in_notebook:
+            with self._writing():
+                self._cell.show(words.visible(line))
+            return
         from rich import live, text
 
         with self._writing():
@@ -127,6 +143,7 @@ class Console:
             if live:
                 live.transient = not keep
                 live.stop()
+            self._cell.end(keep=keep)
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:

@@ -52,6 +52,15 @@ def loaded() -> list[str]:
     return list(modules().values())
 
 
+def of_script() -> dict[str, Any]:
+    """Returns the classes and functions of the running script or notebook, by name."""
+    return {
+        name: value
+        for name, value in vars(sys.modules["__main__"]).items()
+        if (inspect.isclass(value) or inspect.isfunction(value)) and value.__module__ == "__main__"
+    }
+
+
 def modules() -> dict[str, str]:
     """Returns the user's modules that this process has imported: their files, by name."""
     libraries = tuple(f"{folder}{os.sep}" for folder in _OTHERS)

@@ -58,6 +58,27 @@ def use_generators(model: tf_keras.Model) -> None:
             owner._maybe_init()
 
 
+def name_weights(model: tf_keras.Model) -> None:
+    """Names the weights that layers have added without a name, so that a checkpoint can hold them.
+
+    A weight that is an attribute of its layer has the attribute's name there.
+    """
+    for layer in layers(model):
+        tracked: list[Any] = getattr(layer, "_self_unconditional_checkpoint_dependencies", [])
+        unnamed = [each for each in tracked if each.name is None]
+        if not unnamed:
+            continue
+        names = layer._self_unconditional_dependency_names
+        named = {id(each.ref) for each in tracked if each.name is not None}
+        kept = [each for each in tracked if each.name is not None]
+        names.pop(None, None)
+        for number, each in enumerate(each for each in unnamed if id(each.ref) not in named):
+            reference = each._replace(name=f"weight_{number}")
+            kept.append(reference)
+            names[reference.name] = reference.ref
+        tracked[:] = kept
+
+
 @contextlib.contextmanager
 def names_from_the_start() -> Iterator[None]:
     """Numbers layers without a name as in a new process inside the context: `dense`, `dense_1`."""

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 import tf_keras
 
+from runner.core import user_code
 from runner.errors import ConfigError
 from runner.internals import keras as keras_internals
 from runner.internals import keras3 as keras3_internals
@@ -243,7 +244,8 @@ def is_keras(code: Any) -> bool:
 
 def _deserialized(given: dict[str, Any]) -> Any:
     try:
-        return tf_keras.saving.deserialize_keras_object(given, safe_mode=False)
+        own = user_code.of_script()
+        return tf_keras.saving.deserialize_keras_object(given, custom_objects=own, safe_mode=False)
     except (TypeError, ValueError) as error:
         if not str(given.get("module", "")).startswith("keras"):
             name = given["config"] if given["class_name"] == "function" else given["class_name"]

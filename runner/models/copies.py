@@ -75,7 +75,9 @@ def made(text: str, *, of: Any = None) -> Any:
     stored = json.loads(text)
     keras = _library(stored)
     config = {name: value for name, value in stored["model"].items() if name != _COMPILED}
-    known = {type(layer).__name__: type(layer) for layer in _layers(of)} if of is not None else {}
+    known = user_code.of_script()
+    if of is not None:
+        known |= {type(layer).__name__: type(layer) for layer in _layers(of)}
     try:
         return keras.saving.deserialize_keras_object(
             config, custom_objects=known, safe_mode=of is None
@@ -261,7 +263,8 @@ def compile_as(model: Any, optimizer: Any, arguments: Any) -> None:
     def created(value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        return keras.saving.deserialize_keras_object(value, safe_mode=False)
+        own = user_code.of_script()
+        return keras.saving.deserialize_keras_object(value, custom_objects=own, safe_mode=False)
 
     given = {name: mapped(value, created) for name, value in arguments._asdict().items()}
     if hasattr(optimizer, "get_config"):

@@ -181,6 +181,7 @@ def trainable(model: Any) -> tf_keras.Model:
     """
     if keras3.is_keras3(model):
         return keras3.Network(model)
+    keras_internals.name_weights(model)
     if model.optimizer is not None:
         model.optimizer = None
     if compiled.overridden(model):
