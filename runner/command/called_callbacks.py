@@ -198,7 +198,7 @@ def _own(callbacks: Sequence[Any], methods: Sequence[str]) -> Iterator[str]:
     for callback in callbacks:
         for name in methods:
             method = getattr(callback, name, None)
-            if method is not None and not getattr(method, "_is_default", False):
+            if method is not None and not keras_internals.is_default(method):
                 yield f"{type(callback).__name__}.{name}"
 
 

@@ -13,6 +13,7 @@ import tf_keras
 
 from runner.core import console, schedule
 from runner.errors import ConfigError
+from runner.internals import keras as keras_internals
 from runner.models import compiled_optimizer
 
 _ONCE = ("EarlyStopping", "ReduceLROnPlateau", "LearningRateScheduler")  # a run has one of each
@@ -294,7 +295,7 @@ def _tensorboard(callback: Any, plan: Plan, made: Converted) -> _Done:
     if isinstance(callback.update_freq, int) and callback.update_freq > 1:
         left_out.append(f"update_freq={callback.update_freq} (TrainerConfig.summary_interval)")
     became = ["the events in model_dir"]
-    first, last = getattr(callback, "_start_batch", 0), getattr(callback, "_stop_batch", 0)
+    first, last = keras_internals.profiled_batches(callback)
     if last and last >= first > 0:
         made.profile_steps = (first, last)
         became.append(f"profile_steps = ({first}, {last})")

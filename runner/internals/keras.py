@@ -233,6 +233,33 @@ def schedule(optimizer: Any) -> Any:
     return optimizer._learning_rate
 
 
+def build_learning_rate(optimizer: tf_keras.optimizers.Optimizer, rate: Any) -> None:
+    """Gives a new optimizer its learning rate or schedule."""
+    optimizer._learning_rate = optimizer._build_learning_rate(rate)
+
+
+def current_learning_rate(optimizer: tf_keras.optimizers.Optimizer) -> Any:
+    """Computes the learning rate of the next update."""
+    optimizer._compute_current_learning_rate()
+    return optimizer.learning_rate
+
+
+def rate_variables(optimizer: tf_keras.optimizers.Optimizer) -> list[tf.Variable]:
+    """Returns the variables that hold an optimizer's constant and its current learning rate."""
+    held = (getattr(optimizer, name, None) for name in ("_learning_rate", "_current_learning_rate"))
+    return [each for each in held if isinstance(each, tf.Variable)]
+
+
+def profiled_batches(callback: Any) -> tuple[int, int]:
+    """Returns the first and last batch that a TensorBoard callback of either Keras profiles."""
+    return getattr(callback, "_start_batch", 0), getattr(callback, "_stop_batch", 0)
+
+
+def is_default(method: Any) -> bool:
+    """Returns whether a method of a callback is that of its base class, which does nothing."""
+    return bool(getattr(method, "_is_default", False))
+
+
 def excluded_from_decay(optimizer: Any, model: Any) -> list[str]:
     """Returns the names of variables that an optimizer excludes from weight decay.
 

@@ -72,6 +72,22 @@ def compile_arguments(model: Any) -> dict[str, Any] | None:
     }
 
 
+def takes_logits(loss: Any) -> bool | None:
+    """Returns the `from_logits` of a loss, or None if it has none."""
+    arguments = getattr(loss, "_fn_kwargs", None) or {}
+    return arguments.get("from_logits")
+
+
+def iterations(optimizer: Any) -> tf.Variable:
+    """Returns the variable that counts an optimizer's calls."""
+    return optimizer._iterations.value
+
+
+def set_learning_rate(optimizer: Any, rate: Any) -> None:
+    """Sets the learning rate of an optimizer that was created with a constant."""
+    optimizer._learning_rate.value.assign(rate)
+
+
 def compile_config(model: Any) -> dict[str, Any]:
     """Returns a model's `get_compile_config`, with all arguments of losses and metrics."""
     stored, given = model.get_compile_config() or {}, getattr(model, "_compile_config", None)

@@ -79,9 +79,9 @@ def gives_logits(loss: Any) -> bool:
     """Whether a loss takes logits, according to its `from_logits`."""
     if isinstance(loss, dict):
         return bool((loss.get("config") or {}).get("from_logits"))
-    arguments = getattr(loss, "_fn_kwargs", None) or {}
-    if "from_logits" in arguments:
-        return bool(arguments["from_logits"])
+    stated = keras3_internals.takes_logits(loss)
+    if stated is not None:
+        return stated
     return bool(hasattr(loss, "get_config") and loss.get_config().get("from_logits"))
 
 
@@ -163,7 +163,8 @@ def _object(given: Any) -> Any:
     if isinstance(given, str):
         return _by_name(given)
     if inspect.isclass(given):
-        return _object(given())
+        kind: Any = given
+        return _object(kind(name=_snake(given.__name__)))
     if isinstance(given, tf_keras.metrics.Metric):
         return _new_metric(given)
     if given is not None and keras3.is_keras3(given) and hasattr(given, "get_config"):
@@ -173,18 +174,26 @@ def _object(given: Any) -> Any:
 
 def _by_name(name: str) -> Any:
     """A name as it is if tf_keras knows it, or a metric for the name that Keras 3 gives it."""
-    if name in _SPECIAL or any(hasattr(each, name) for each in (tf_keras.metrics, tf_keras.losses)):
-        kind = getattr(tf_keras.metrics, name, None)
-        return _object(kind) if inspect.isclass(kind) else name
-    kinds = dict(_named_metrics())
-    return _object(kinds[name]) if name in kinds else name
+    if name in _SPECIAL or hasattr(tf_keras.losses, name):
+        return name
+    kind = getattr(tf_keras.metrics, name, None)
+    kind = kind or dict(_named_metrics()).get(name)
+    takes_classes = inspect.isclass(kind) and issubclass(kind, tf_keras.metrics.FBetaScore)
+    if takes_classes or (kind is not None and not hasattr(tf_keras.metrics, name)):
+        return _object(kind)
+    return name
 
 
 def _named_metrics() -> Iterator[tuple[str, type]]:
     """Yields `("r2_score", R2Score)` for every metric of tf_keras."""
     for name, kind in vars(tf_keras.metrics).items():
         if inspect.isclass(kind):
-            yield re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower(), kind
+            yield _snake(name), kind
+
+
+def _snake(name: str) -> str:
+    """`r2_score` for `R2Score`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
 def _new_metric(metric: tf_keras.metrics.Metric) -> tf_keras.metrics.Metric:

@@ -19,6 +19,7 @@ from official.modeling.optimization import optimizer_factory
 
 from runner.errors import ConfigError
 from runner.internals import keras as keras_internals
+from runner.internals import keras3 as keras3_internals
 
 KIND = "keras"
 """The type of such an optimizer in `OptimizerConfig`, and of such a schedule in `LrConfig`."""
@@ -109,8 +110,8 @@ class Keras3Optimizer(tf_keras.optimizers.Optimizer):
     def __init__(self, optimizer: Any, learning_rate: Any, variables: Sequence[Any]) -> None:
         super().__init__(name=optimizer.name, jit_compile=False)
         self._inner = lambda: optimizer  # hidden, or tf_keras would track it
-        self._learning_rate = self._build_learning_rate(learning_rate)
-        self._iterations = optimizer._iterations.value
+        keras_internals.build_learning_rate(self, learning_rate)
+        self._iterations = keras3_internals.iterations(optimizer)
         self._values: list[tf.Variable] = []
         named = {each.value.ref(): each for each in variables}
         self._named = lambda each: named.get(each.ref(), each) if hasattr(each, "ref") else each
@@ -127,9 +128,7 @@ class Keras3Optimizer(tf_keras.optimizers.Optimizer):
     @property
     def variables(self) -> Callable[[], list[tf.Variable]]:
         """Its state: counters, learning rates and slots."""
-        rates = [getattr(self, name, None) for name in ("_learning_rate", "_current_learning_rate")]
-        held = [each for each in rates if isinstance(each, tf.Variable)]
-        return lambda: [*held, *self._values]
+        return lambda: [*keras_internals.rate_variables(self), *self._values]
 
     def build(self, var_list: Sequence[tf.Variable]) -> None:
         """Creates the slots of these variables."""
@@ -146,10 +145,9 @@ class Keras3Optimizer(tf_keras.optimizers.Optimizer):
         pairs = [(grad, self._named(each)) for grad, each in grads_and_vars]
         with tf.init_scope():
             self.build([each for _, each in pairs])
-        self._compute_current_learning_rate()
-        inner = self._inner()
-        inner._learning_rate.value.assign(self.learning_rate)
-        inner.apply_gradients(pairs)
+        rate = keras_internals.current_learning_rate(self)
+        keras3_internals.set_learning_rate(self._inner(), rate)
+        self._inner().apply_gradients(pairs)
         return self._iterations
 
     def finalize_variable_values(self, var_list: Sequence[Any]) -> None:

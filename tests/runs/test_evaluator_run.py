@@ -321,7 +321,7 @@ def test_it_waits_through_a_preemption_and_a_start_anew(training):
     )
     assert steps(run) == [30, 40]
     says(said, "training preempted 30")
-    says(said, "1:00 now preempted 30")
+    says(said, "1:00 preempted 30")
     says(said, "training step 40")  # where it is by what it committed
 
 
