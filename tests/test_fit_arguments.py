@@ -129,28 +129,3 @@ def test_an_optimizer_trains_as_in_keras(library, name, arguments, tmp_path):
     runner.fit(model, (X, Y), model_dir=tmp_path / "run", **SHORT)
     for ours, theirs in zip(model.get_weights(), plain.get_weights(), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_an_optimizer_that_the_configuration_lacks_is_named(library):
-    keras = pytest.importorskip(library)
-    bases = {"LossScaleOptimizer", "MultiOptimizer", "Optimizer", "OptimizerMap"}
-    kinds = {name: kind for name, kind in vars(keras.optimizers).items() if inspect.isclass(kind)}
-    assert {"Nadam", "Lion", "Ftrl"} <= kinds.keys()
-    for name in kinds.keys() - bases - {*CONFIGURED}:
-        with pytest.raises(ConfigError, match=rf"{name}.*OptimizerConfig\.type"):
-            runner.fit(network(keras, kinds[name]()), (X, Y), model_dir="run", **SHORT)
-
-
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_a_schedule_that_cannot_be_stored_is_named(library):
-    keras = pytest.importorskip(library)
-
-    class Own(keras.optimizers.schedules.LearningRateSchedule):
-        def __call__(self, step):
-            return 0.1
-
-    model = network(keras, keras.optimizers.SGD(Own()))
-    with pytest.raises(ConfigError, match=r"Own.*get_config.*LrConfig\.type") as caught:
-        runner.fit(model, (X, Y), model_dir="run", **SHORT)
-    assert len(str(caught.value).splitlines()) == 1

@@ -157,8 +157,8 @@ def test_what_needs_colours_refuses_grey_images(pixels):
     ("fields", "message"),
     [
         ({"kind": "fog"}, "kind='fog': expected one of gaussian_noise, shot_noise"),
-        ({"severity": 0}, "severity=0: from 1 to 5"),
-        ({"severity": 6}, "severity=6: from 1 to 5"),
+        ({"severity": 0}, "severity=0: .*from 1 to 5"),
+        ({"severity": 6}, "severity=6: .*from 1 to 5"),
     ],
 )
 def test_impossible_values_are_refused(fields, message):

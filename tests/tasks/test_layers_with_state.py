@@ -82,7 +82,9 @@ def test_a_resumed_run_with_evaluations_trains_as_an_undisturbed_one_without(nam
         return model
 
     def fit(folder, validation=None, **more):
-        grid = [f"TrainerConfig.{each}_interval = 2" for each in ("checkpoint", "validation")]
+        grid = [
+            f"TrainerConfig.{each}_interval = 2" for each in ("checkpoint", "validation", "summary")
+        ]
         more |= {"train_steps": STEPS, "batch_size": every_layer.SIZE}
         more |= {"gin_params": [*grid, "RunConfig.seed = 3"]}
         return runner.fit(build_model, data(), validation, model_dir=folder, **more)
