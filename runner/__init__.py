@@ -321,6 +321,8 @@ def study(
 ) -> dict[str, Any]:
     """Trains a Keras model with many values of its hyperparameters and several seeds.
 
+    For example::
+
         def build_model(width=64, rate=0.01):
             model = tf_keras.Sequential([...])
             model.compile(tf_keras.optimizers.Adam(rate), "mse")

@@ -82,10 +82,10 @@ def test_a_first_size_that_does_not_fit_is_said(fake, capsys):
 
 
 def test_a_mistake_is_no_lack_of_memory(fake, capsys):
-    fake("sys.exit('runner: the training data are gone')")
+    fake("sys.exit('runner: my data went away')")
     _, said = search(capsys, code=1)
     says(said, "256 exit code 1")
-    says(said, "training gone")
+    says(said, "data went away")
 
 
 def test_one_that_takes_too_much_memory_is_ended(capsys, monkeypatch, tmp_path):
