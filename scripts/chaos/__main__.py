@@ -46,6 +46,7 @@ ATTACKS = {
     "streams": Part("attacks", "stdin, stdout or stderr is closed, unread or full"),
     "ports": Part("attacks", "a worker's port is in use, or a worker ends during the connection"),
     "hostile": Part("hostile", "names in a bucket lead out of the local copy (needs moto)"),
+    "keras": Part("keras_models", "40 kinds of Keras models are stopped, resumed, loaded back"),
     "long": Part("attacks", "75 to 100 interruptions of several kinds of runs", ("cifar",)),
 }
 OTHERS = {
