@@ -14,7 +14,6 @@ from runner.errors import ConfigError
 X = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
 Y = X.sum(axis=1)
 SHORT = {"train_steps": 3, "batch_size": 40}
-LIBRARIES = ["tf_keras", "keras"]
 
 
 def network(keras=tf_keras, optimizer="sgd"):
@@ -102,19 +101,19 @@ def test_the_settings_that_messages_name_are_taken():
 
 
 CONFIGURED = ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "Adamax"]
-MORE = [
-    ("AdamW", {"weight_decay": 0.1, "clipnorm": 0.5}),
-    ("AdamW", {"weight_decay": 0.1, "clipvalue": 0.5}),
-    ("AdamW", {"weight_decay": 0.1, "global_clipnorm": 0.5}),
-    ("SGD", {"momentum": 0.9, "nesterov": True, "global_clipnorm": 0.5}),
+OPTIMIZERS = [  # each one once in each library: once by its name, and once as an object
+    *(("tf_keras", name, None) for name in CONFIGURED[::2]),
+    *(("keras", name, None) for name in CONFIGURED[1::2]),
+    *(("keras", name, {}) for name in CONFIGURED[::2]),
+    *(("tf_keras", name, {}) for name in CONFIGURED[1::2]),
+    ("tf_keras", "AdamW", {"weight_decay": 0.1, "clipnorm": 0.5}),
+    ("keras", "AdamW", {"weight_decay": 0.1, "clipvalue": 0.5}),
+    ("tf_keras", "AdamW", {"weight_decay": 0.1, "global_clipnorm": 0.5}),
+    ("keras", "SGD", {"momentum": 0.9, "nesterov": True, "global_clipnorm": 0.5}),
 ]
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize(
-    ("name", "arguments"),
-    [*((name, None) for name in CONFIGURED), *((name, {}) for name in CONFIGURED), *MORE],
-)
+@pytest.mark.parametrize(("library", "name", "arguments"), OPTIMIZERS)
 def test_an_optimizer_trains_as_in_keras(library, name, arguments, tmp_path):
     keras = pytest.importorskip(library)
 
