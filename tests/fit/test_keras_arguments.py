@@ -33,12 +33,10 @@ ORDERED = {"batch_size": 15, "epochs": 2, "shuffle": False, "verbose": 0}
 @pytest.mark.parametrize(
     ("arrays", "arguments"),
     [
-        ((X, Y), {"validation_split": 0.25}),
         ((X, Y), {"sample_weight": WEIGHT, "validation_data": HELD_OUT, "validation_freq": 2}),
         ((X, Y), {"class_weight": CLASSES, "validation_split": 0.25, "validation_steps": 1}),
-        ((X, ONE_HOT), {"class_weight": CLASSES}),
+        ((X, ONE_HOT), {"class_weight": CLASSES, "steps_per_epoch": 4}),
         ((X, Y), {"class_weight": CLASSES, "sample_weight": WEIGHT, "validation_split": 0.25}),
-        ((X, Y), {"steps_per_epoch": 4}),
     ],
 )
 def test_arguments_mean_what_they_mean_in_keras(arrays, arguments):
@@ -55,11 +53,8 @@ def test_arguments_mean_what_they_mean_in_keras(arrays, arguments):
 @pytest.mark.parametrize(
     ("positional", "named"),
     [
-        ((X, Y, 15, 2), {}),
         ((tf.constant(X), tf.constant(Y)), {"batch_size": 15, "epochs": 2}),
-        (((X, Y),), {"batch_size": 15, "epochs": 2}),
         ((X,), {"y": list(Y), "batch_size": 15, "epochs": 2}),
-        ((), {"x": X, "y": Y, "batch_size": 15, "epochs": 2}),
         ((), {"x": tf.data.Dataset.from_tensor_slices((X, Y)).batch(15), "epochs": 2}),
     ],
 )
