@@ -39,13 +39,13 @@ def build_model(rate):
     model.compile(tf_keras.optimizers.SGD(rate), loss)
     return model
 
-folder, seeds, jobs, steps = sys.argv[1:]
-results = runner.study(
-    build_model, (x[:40], y[:40]), (x[40:], y[40:]), model_dir=folder, vary={"rate": [0.1]},
-    seeds=int(seeds), jobs=int(jobs), train_steps=int(steps), batch_size=10,
-    gin_params=["RunConfig.tensorboard = False", "TrainerConfig.steps_per_loop = 10"],
-)
-print(results["trials"])
+for folder, jobs in zip(sys.argv[1::2], sys.argv[2::2]):
+    results = runner.study(
+        build_model, (x[:40], y[:40]), (x[40:], y[40:]), model_dir=folder, vary={"rate": [0.1]},
+        seeds=1, jobs=int(jobs), train_steps=2000, batch_size=10,
+        gin_params=["RunConfig.tensorboard = False", "TrainerConfig.steps_per_loop = 10"],
+    )
+    print(results["trials"])
 """
 
 
@@ -68,21 +68,21 @@ def weights(folder, step):
 
 @pytest.fixture(scope="module")
 def studied(tmp_path_factory):
-    """Two widths and two values of a setting, from a closure."""
+    """Two widths and one value of a setting, from a closure."""
     folder = tmp_path_factory.mktemp("study")
     rate = 0.1
 
     def build_model(units=4):
         return made(units, rate)
 
-    vary = {"units": [2, 8], "SGDExperimentalConfig.momentum": (0.0, 0.9)}
+    vary = {"units": [2, 8], "SGDExperimentalConfig.momentum": (0.9,)}
     return folder, study(build_model, folder, vary, seeds=[5]), build_model, vary
 
 
 def test_the_best_configuration_and_all_others_are_returned(studied):
     _, results, _, _ = studied
     assert results["status"] == "done"
-    assert results["trials"] == {"done": 4}
+    assert results["trials"] == {"done": 2}
     rows = results["configurations"]
     assert results["best"]["parameters"] == rows[0]["parameters"]
     losses = [row["metrics"]["validation_loss"] for row in rows]
@@ -98,7 +98,7 @@ def test_a_trial_is_bit_equal_to_a_run_of_fit(studied, tmp_path):
     params = [*SHORT["gin_params"], "SGDExperimentalConfig.momentum = 0.9"]
     options = {**SHORT, "gin_params": params}
     runner.fit(lambda: build(8), *DATA, model_dir=tmp_path / "run", **options)
-    (trial,) = folder.glob("trials/0003-*")
+    (trial,) = folder.glob("trials/0001-*")
     found = weights(trial, 10)
     assert found
     assert found == weights(tmp_path / "run", 10)
@@ -109,7 +109,7 @@ def test_the_same_call_only_reads_and_a_longer_list_adds_trials(studied):
     kept = {path: path.stat().st_mtime_ns for path in folder.glob("trials/*/ckpt-*")}
     assert study(build, folder, vary, seeds=[5])["best"] == before["best"]
     more = study(build, folder, {**vary, "units": [2, 8, 3]}, seeds=[5])
-    assert more["trials"] == {"done": 6}
+    assert more["trials"] == {"done": 3}
     assert all(path.stat().st_mtime_ns == stamp for path, stamp in kept.items())
 
 
@@ -193,22 +193,21 @@ def script(folder, *arguments):
     return [sys.executable, str(path), *map(str, arguments)]
 
 
-def test_a_killed_study_in_a_script_continues_bit_exactly_in_parallel(tmp_path):
-    killed = subprocess.Popen(script(tmp_path, tmp_path / "killed", 2, 1, 2000))
+def test_a_killed_study_in_a_script_continues_bit_exactly_in_a_process_of_the_trial(tmp_path):
+    killed = subprocess.Popen(script(tmp_path, tmp_path / "killed", 1))
     while not list(tmp_path.glob("killed/trials/0000-*/ckpt-*.index")):
         assert killed.poll() is None
         time.sleep(0.05)
     os.kill(killed.pid, signal.SIGKILL)
     killed.wait()
-    command = script(tmp_path, tmp_path / "killed", 2, 2, 2000)
+    command = script(tmp_path, tmp_path / "killed", 2, tmp_path / "once", 1)
     ran = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert ran.stdout.splitlines()[-1] == str({"done": 2})
+    assert ran.stdout.splitlines().count(str({"done": 1})) == 2
     found = runner.Run(next(tmp_path.glob("killed/trials/0000-*")))
     assert len(found.attempts) == 2
     facts = json.loads((found.directory / "trial.json").read_text())
     assert facts["parameters"] == {"build_model.rate": 0.1}
 
-    subprocess.run(script(tmp_path, tmp_path / "once", 1, 1, 2000), check=True)
     assert weights(next(tmp_path.glob("once/trials/0000-*")), 2000) == weights(
         found.directory, 2000
     )
