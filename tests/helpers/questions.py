@@ -92,7 +92,7 @@ OF_WORDS = tuple(readers.OF_WORDS)
 def of_words(kind, **fields):
     """A small reader of words."""
     made = readers.ReaderConfig(type=kind)
-    small = {"qanet": {"heads": 2, "blocks": 1}, "drqa": {"layers": 2}}
+    small = {"qanet": {"heads": 2, "blocks": 1}, "drqa": {"layers": 2}, "r_net": {"layers": 1}}
     words = {"dimension": 16, "trainable": True}
     made.get().override({"words": words, "units": 16, **small.get(kind, {}), **fields})
     return made
