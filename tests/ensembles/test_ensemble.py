@@ -19,6 +19,7 @@ from runner import main
 from runner.errors import ConfigError
 from runner.studies.ensembles import averaging
 from tasks import image_classification
+from tasks.questions import made_up_questions
 
 SHORT = (
     "TrainerConfig.train_steps = 30",
@@ -288,8 +289,10 @@ def test_sigterm_ends_it_and_the_next_start_predicts_only_what_is_missing(runs, 
 
 def test_question_answering_has_a_temperature_for_starts_and_ends(tmp_path, ensemble):
     vocab_file = questions.vocabulary(tmp_path / "vocab.txt")
+    path = questions.written(tmp_path / "few.json", made_up_questions.document(60, seed=5))
     data = {"vocab_file": vocab_file, "max_context": 100, "stride": 50, "max_question": 20}
-    made = questions.experiment(questions.bert(num_layers=1), both=data)
+    train = {"input_path": path}
+    made = questions.experiment(questions.bert(num_layers=1), train=train, both=data)
     runner.run(made, tmp_path / "one", "train_and_eval")
     shutil.copytree(tmp_path / "one", tmp_path / "two")
     _, results, _ = ensemble(f"--runs={tmp_path / 'one'},{tmp_path / 'two'}")
