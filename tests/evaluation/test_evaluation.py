@@ -225,7 +225,7 @@ def score(built, each):
     return {name: float(value) for name, value in logs.items()}
 
 
-@pytest.mark.parametrize(("batch", "overrides"), [(8, MIRRORED), (16, None), (24, MIRRORED)])
+@pytest.mark.parametrize(("batch", "overrides"), [(8, MIRRORED), (16, None)])
 def test_a_share_is_exact_in_examples(tmp_path, overrides, batch):
     portions = {
         11: {"examples": 11},
@@ -378,7 +378,7 @@ def test_a_set_is_evaluated_whole_whatever_loop_validation_has(tmp_path, options
 
 def test_sets_are_evaluated_with_the_averaged_weights(tmp_path):
     ema = {"trainer": {"optimizer_config": {"ema": {"average_decay": 0.9}}}}
-    config = experiment(NEAR, overrides={**MIRRORED, **ema})
+    config = experiment(NEAR, overrides=ema)
     results = runner.run(config, tmp_path, "train_and_eval")
     info = json.loads((tmp_path / "best" / "info.json").read_text())
     model = toy.ToyTask(toy.ToyConfig()).build_model()
