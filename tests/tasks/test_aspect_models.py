@@ -104,7 +104,7 @@ def test_neighbours_are_the_nearest_aspects_of_the_same_sentence():
     ]
     reader, _ = read(bert("fast_lsa"), *parts)
     left, aspect, right = (reader.encode(tf.constant(part)) for part in zip(*parts, strict=True))
-    around = tf.function(aspect_features.around)  # as the pipeline of data calls it
+    around = tf.function(aspect_features.around)  # as in an exported model
     found = around(tf.constant(["".join(part) for part in parts]), left, aspect)
     assert found.numpy().tolist() == [
         [[0, 1], [2, 3]],  # [UNK] is the comma's
@@ -223,7 +223,7 @@ def test_all_of_a_model_learns(name, built):
     assert losses[-1] < 0.95 * losses[0]
 
 
-@pytest.mark.parametrize("name", ["attention_lstm", "fast_lsa"])
+@pytest.mark.parametrize("name", ["attention_lstm", "mem_net", "fast_lsa"])
 def test_logits_are_float32_under_mixed_precision(name, built):
     reader, _, batch = built(name)
     tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
