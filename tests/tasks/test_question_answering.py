@@ -16,9 +16,9 @@ from tasks.questions import made_up_questions, question_data, squad_score
 from tasks.text import bert, wordpiece
 
 
-def small_windows(tmp_path):
+def small_windows(tmp_path, count=150):
     """Some made-up questions, whose contexts are cut into several windows each."""
-    path = questions.written(tmp_path / "few.json", made_up_questions.document(150, seed=9))
+    path = questions.written(tmp_path / "few.json", made_up_questions.document(count, seed=9))
     return {"input_path": path, "max_context": 12, "stride": 5}
 
 
@@ -107,7 +107,7 @@ def test_the_size_of_batches_changes_no_score(asked, tmp_path):
 
 
 def test_replicas_change_no_score(asked, tmp_path):
-    few = small_windows(tmp_path)
+    few = small_windows(tmp_path, count=60)
     made = questions.experiment(questions.match_lstm(), both={"unanswerable": True})
     data = made.task.validation_data.replace(**few, global_batch_size=16)
     cpus = tf.distribute.MirroredStrategy(
