@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import re
+import traceback
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,6 +25,14 @@ class RunnerError(Exception):
     def __init__(self, message: str = "", **options: Any) -> None:
         super().__init__(message)
         self.options = options
+
+    def _render_traceback_(self) -> list[str]:
+        """Returns what a notebook prints instead of a traceback: the user's lines, the message."""
+        from runner.core import user_code
+
+        frames = user_code.users(traceback.extract_tb(self.__traceback__))
+        lines = [f"  {frame.place}: {frame.code}" for frame in frames]
+        return [*lines, f"{type(self).__name__}: {self}"]
 
     def __str__(self) -> str:
         text = super().__str__()

@@ -24,6 +24,7 @@ from official.core import config_definitions as cfg
 from runner import inputs
 from runner.configuration.functions import FunctionConfig
 from runner.configuration.settings import one_of, setting
+from runner.core import console
 from runner.errors import ConfigError
 from runner.models import compiled, copies, examples, keras3, models, own_steps, scoring, sources
 
@@ -163,6 +164,8 @@ class SupervisedTask(base_task.Task):
                 "there is no loss: compile the model (model.compile(loss=...)), or set "
                 "SupervisedConfig.loss"
             )
+        if said := scoring.mistaken_logits(found.loss, model):
+            console.say(said, style="yellow")
         held = self.given.model if copies.is_model(self.given.model) else model
         self.own_optimizer = getattr(held, "optimizer", None) or self.own_optimizer
         self.own_variables = model.trainable_variables if keras3.is_keras3(model) else ()

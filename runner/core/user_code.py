@@ -84,6 +84,11 @@ class Frame(NamedTuple):
         return f"{_shown(self.file)}:{self.line}"
 
     @property
+    def code(self) -> str:
+        """The text of the line, if it is known."""
+        return linecache.getline(self.file, self.line).strip()
+
+    @property
     def is_users(self) -> bool:
         """Whether the user wrote it: it is not the runner's, a library's or generated."""
         if self.file.startswith("<") or "__autograph_generated_file" in self.file:
@@ -102,8 +107,8 @@ def explain(error: BaseException) -> str | None:
     lines = ["in your code:"] if frames else ["in a graph that the task made:"]
     for frame in dict.fromkeys(frames):
         lines.append(f"    {frame.place}, in {frame.function}")
-        if code := linecache.getline(frame.file, frame.line).strip():
-            lines.append(f"        {code}")
+        if frame.code:
+            lines.append(f"        {frame.code}")
     return "\n".join([*lines, textwrap.indent(_message(error), "    ")])
 
 

@@ -13,6 +13,12 @@ from runner.internals import keras as keras_internals
 from runner.internals import tensorflow as tf_internals
 from runner.models import compiled, copies, examples
 
+_ACTIVATIONS = {
+    "binary_crossentropy": "sigmoid",
+    "categorical_crossentropy": "softmax",
+    "sparse_categorical_crossentropy": "softmax",
+}
+
 
 class Scores:
     """A loss, or a set of metrics, for the outputs of a model.
@@ -180,6 +186,27 @@ def _check_one(loss: str, labels: np.ndarray, output: tf.TensorSpec, where: str)
             f"{where}: y of shape {shape} are class numbers, but {loss} takes one-hot labels: "
             "compile with sparse_categorical_crossentropy"
         )
+
+
+def mistaken_logits(loss: Any, model: Any) -> str | None:
+    """A line for a loss that takes probabilities, and a model that seems to return logits.
+
+    Args:
+        loss: As in `Compiled`.
+        model: A Sequential or functional model of either Keras. Others are not looked at.
+    """
+    name = _name(loss)
+    activation = _ACTIVATIONS.get(name)
+    if activation is None or compiled.gives_logits(loss) or not getattr(model, "outputs", None):
+        return None
+    last = model.layers[-1]
+    if getattr(getattr(last, "activation", None), "__name__", "") != "linear":
+        return None
+    return (
+        f"the last layer, {last.name!r}, has no activation, and the loss {name} takes "
+        f"probabilities: pass from_logits=True to the loss, or activation={activation!r} to the "
+        "layer"
+    )
 
 
 def _name(loss: Any) -> str:

@@ -11,10 +11,14 @@ NOTEBOOK = Path(__file__).parents[2] / "docs" / "tutorials" / "keras_notebook.ip
 
 def test_the_notebook_runs(tmp_path):
     notebook = nbformat.read(NOTEBOOK, as_version=4)
+    mistake = nbformat.v4.new_code_cell("runner.load_model('nowhere')")
+    mistake.metadata.tags = ["raises-exception"]
+    notebook.cells.append(mistake)
     place = {"metadata": {"path": str(tmp_path)}}
     client = nbclient.NotebookClient(notebook, timeout=600, resources=place)
     client.execute()
-    fitted, drawn, again, loaded = [cell for cell in notebook.cells if cell.cell_type == "code"][2:]
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    fitted, drawn, again, loaded, mistaken = cells[2:]
     shown = [each["data"]["text/plain"] for each in fitted.outputs if "data" in each]
     assert len([text for text in shown if text.startswith("step")]) == 1, "redrawn in place"
     assert fitted.outputs[-1].data["text/plain"].startswith("<done at step")
@@ -25,3 +29,6 @@ def test_the_notebook_runs(tmp_path):
         each.get("text", "") for cell in notebook.cells for each in cell.get("outputs", ())
     )
     assert "retracing" not in text
+    (error,) = [each for each in mistaken.outputs if each.output_type == "error"]
+    assert error.traceback[-1].startswith("ConfigError: nowhere")
+    assert len(error.traceback) <= 2, "the cell's line and the message"

@@ -186,3 +186,14 @@ def test_metrics_for_one_hot_labels_take_class_numbers_and_keras_3s_names(name):
     model.compile("sgd", loss="mse", metrics=["r2_score"])
     results = runner.fit(model, X, X[:, :1], model_dir="numbers", verbose=0)
     assert len(results.history["r2_score"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "activation"), [("tf_keras", None), ("keras", None), ("keras", "softmax")]
+)
+def test_logits_for_a_loss_of_probabilities_are_noted(name, activation, capsys):
+    keras = importlib.import_module(name)
+    model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(3, activation)])
+    model.compile("sgd", loss="sparse_categorical_crossentropy")
+    runner.fit(model, X, Y, model_dir="run", epochs=1, dry_run=True)
+    assert ("from_logits" in capsys.readouterr().err) == (activation is None)
