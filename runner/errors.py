@@ -4,8 +4,10 @@ import contextlib
 import errno
 import os
 import re
+import sys
 import traceback
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 
@@ -28,11 +30,13 @@ class RunnerError(Exception):
 
     def _render_traceback_(self) -> list[str]:
         """Returns what a notebook prints instead of a traceback: the user's lines, the message."""
-        from runner.core import user_code
-
-        frames = user_code.users(traceback.extract_tb(self.__traceback__))
-        lines = [f"  {frame.place}: {frame.code}" for frame in frames]
-        return [*lines, f"{type(self).__name__}: {self}"]
+        libraries = (sys.prefix, sys.base_prefix, str(Path(__file__).parent))
+        stack = traceback.extract_tb(self.__traceback__)
+        frames = [each for each in stack if not each.filename.startswith(libraries)]
+        return [
+            *(f"  line {each.lineno}: {each.line}" for each in frames),
+            f"{type(self).__name__}: {self}",
+        ]
 
     def __str__(self) -> str:
         text = super().__str__()

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -157,7 +158,10 @@ def fingerprint(text: str) -> str:
     names: dict[str, str] = {}
     for each in _values(stored["model"]["config"], "name"):
         names.setdefault(each, f"#{len(names)}")
-    (stored["model"].get(_COMPILED) or {}).pop("optimizer", None)  # it is in the configuration
+    compile_config = stored["model"].get(_COMPILED) or {}
+    compile_config.pop("optimizer", None)  # it is in the configuration
+    for each in _values(compile_config, "name"):
+        names.setdefault(each, re.sub(r"_\d+$", "", each))  # Keras numbers losses, too
     plain = json.dumps(_renamed(stored, names), sort_keys=True)
     return f"{stored['model']['class_name']}: {_digest(plain)}"
 
