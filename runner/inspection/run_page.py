@@ -16,7 +16,7 @@ from runner.storage import display_names
 _LONGEST_DIFF = 20_000  # characters
 _METRICS = 500  # rows in the table of best and last
 _AT = {
-    State.PENDING: "Begun, at",
+    State.PENDING: "Started, at",
     State.RUNNING: "Running, at",
     State.UNRESPONSIVE: "No heartbeat since",
 }
@@ -41,7 +41,7 @@ def render(run: Run, *, refresh: int = 0) -> str:
         "configuration": ("Configuration", bool(run.params)),
         "model": ("Model", bool(run.overview)),
         "environment": ("Environment", bool(run.attempts)),
-        "again": ("Make it again", bool(again)),
+        "again": ("Reproduce it", bool(again)),
     }
     return page.render(
         "run.html",

@@ -29,7 +29,7 @@ from runner.storage import display_names
 _LOOK_SECONDS = 0.5
 _MOST = 200  # lines on a terminal
 _LONGEST_REASON = 60  # characters
-_HEAD = ("run", "state", "step", "steps/s", "left", "last sign", "starts", "workers", "host", "")
+_HEAD = ("run", "state", "step", "steps/s", "left", "heartbeat", "attempts", "workers", "host", "")
 
 
 def status(root: Path, watch: float = 0.0) -> Results:

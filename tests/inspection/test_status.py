@@ -73,7 +73,7 @@ def test_a_run_that_has_ended(tmp_path, shown):
     lines, last = shown(folder)
     says(lines[0][0], "Done 40 accuracy")
     assert lines[1:3] == [
-        ["run", "state", "step", "steps/s", "last sign", "starts", "host"],
+        ["run", "state", "step", "steps/s", "heartbeat", "attempts", "host"],
         ["a", "done", "40", "5", lines[2][4], "1", "a"],
     ]
     assert (last["status"], last["step"], last["metrics"]) == ("done", 40, {"accuracy": 0.9})
