@@ -51,6 +51,7 @@ class Part(NamedTuple):
 PARTS = {
     "loop": Part("sections", "training vs. a tf.function, Model Garden and Keras", _TRAINING),
     "fit": Part("sections", "runner.fit vs. a task for the same model, and Keras", _TRAINING),
+    "scores": Part("scores", "what runner.fit and Keras's fit learn from small data sets", (), 3),
     "graph": Part("sections", "the training loop alone vs. a bare loop", ("models", "loops")),
     "start": Part("sections", "time to the first step vs. a bare script; --help", ("models",)),
     "checkpoints": Part("sections", "the cost of a checkpoint vs. a synchronous save"),
