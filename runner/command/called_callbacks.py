@@ -14,7 +14,7 @@ from runner.internals import keras as keras_internals
 from runner.models import optimizer as optimizers
 
 _BATCH = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end")
-_NEVER = ("on_test_batch_begin", "on_test_batch_end")
+_TEST_BATCH = ("on_test_batch_begin", "on_test_batch_end")
 _OF_KERAS = {"model", "_model", "params", "_params", "validation_data"}
 _LOSS, _VALIDATION_LOSS = "training_loss", "validation_loss"
 
@@ -54,8 +54,8 @@ class CalledCallbacks:
         keras_internals.set_untracked(self._model, "optimizer", optimizer)
         self._model.stop_training = False
         run.before_loop = self._before_loop
-        for name in _own(self._callbacks, _NEVER):
-            console.say(f"callbacks: {name} is not called: evaluations have no calls per batch")
+        if any(_own(self._callbacks, _TEST_BATCH)):
+            trainer.batch_calls = self
         grid = run.policies.grid
         params = {
             "verbose": int(console.STDERR.shows_progress),
@@ -114,6 +114,15 @@ class CalledCallbacks:
             self._logs |= {f"val_{name}": value for name, value in scores.items()}
             self._end_epoch()
         return self._reason()
+
+    def before_batch(self, batch: int) -> None:
+        """Begins a batch of an evaluation. See `runner.evaluation.evaluator.BatchCalls`."""
+        self._begin_test()
+        self._call("on_test_batch_begin", batch)
+
+    def after_batch(self, batch: int, logs: Mapping[str, Any]) -> None:
+        """Ends a batch of an evaluation."""
+        self._call("on_test_batch_end", batch, logs=dict(_named(logs)))
 
     def close(self) -> None:
         """Ends training, after a run that has not failed."""

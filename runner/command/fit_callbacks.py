@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import tf_keras
 
+from runner.command import fit_files
 from runner.core import console, schedule
 from runner.errors import ConfigError
 from runner.internals import keras as keras_internals
@@ -48,6 +49,8 @@ class Converted:
         bests: Metrics that decide which weights are the best, and whether higher is better.
         restores_best: Whether the model gets the best weights in the end.
         profile_steps: The steps to profile.
+        models: The files to write the model to in the end.
+        tables: The files to write the history to in the end.
         called: The callbacks to call, as in Keras.
     """
 
@@ -56,6 +59,8 @@ class Converted:
     bests: list[tuple[str, bool]] = dataclasses.field(default_factory=list)
     restores_best: bool = False
     profile_steps: tuple[int, int] | None = None
+    models: list[fit_files.ModelFile] = dataclasses.field(default_factory=list)
+    tables: list[fit_files.Table] = dataclasses.field(default_factory=list)
     called: list[Any] = dataclasses.field(default_factory=list)
 
     def bindings(self) -> list[str]:
@@ -188,9 +193,7 @@ def _reduce_on_plateau(callback: Any, plan: Plan, made: Converted) -> _Done:
 
 
 def _model_checkpoint(callback: Any, plan: Plan, made: Converted) -> _Done:
-    found, left_out = [], [f"filepath={str(callback.filepath)!r}"]
-    if callback.save_weights_only:
-        left_out.append("save_weights_only=True")
+    found, left_out, best = [], [], None
     if getattr(callback, "initial_value_threshold", None) is not None:
         left_out.append(f"initial_value_threshold={callback.initial_value_threshold}")
     if isinstance(callback.save_freq, int):
@@ -203,11 +206,18 @@ def _model_checkpoint(callback: Any, plan: Plan, made: Converted) -> _Done:
     if callback.save_best_only and plan.evaluates:
         try:
             metric, higher = _watched(callback, plan)
-            made.bests.append((metric, higher))
+            best = (metric, higher)
+            made.bests.append(best)
             kept = f"checkpoints in model_dir, the best by {metric} ({_side(higher)} is better)"
         except _NoEquivalentError:
             left_out.append(f"monitor={callback.monitor!r} (no validation metric)")
-    return _Done([kept, *found[:1]], left_out)
+    became, path = [kept, *found[:1]], str(callback.filepath)
+    if "{" in path:  # a file for each epoch
+        left_out.append(f"filepath={path!r}")
+    else:
+        made.models.append(fit_files.ModelFile(path, callback.save_weights_only, best))
+        became.append(f"{path} (written when the run has ended)")
+    return _Done(became, left_out)
 
 
 def _learning_rate_scheduler(callback: Any, plan: Plan, made: Converted) -> _Done:
@@ -304,11 +314,13 @@ def _tensorboard(callback: Any, plan: Plan, made: Converted) -> _Done:
 
 def _csv_logger(callback: Any, plan: Plan, made: Converted) -> _Done:
     del plan
-    left_out = [f"filename={str(callback.filename)!r}"]
-    if callback.sep != ",":
-        left_out.append(f"separator={callback.sep!r}")
+    path = str(callback.filename)
+    made.tables.append(fit_files.Table(path, callback.sep))
     made.params.append("RunConfig.loggers = ('csv',)")
-    return _Done(["RunConfig.loggers = ('csv',), which writes to model_dir"], left_out)
+    return _Done(
+        ["RunConfig.loggers = ('csv',)", f"{path} (written when the run has ended)"],
+        ["append=True"] if callback.append else [],
+    )
 
 
 def _always(what: str) -> Callable[[Any, Plan, Converted], _Done]:

@@ -16,6 +16,7 @@ from runner.command import (
     fit_arguments,
     fit_callbacks,
     fit_data,
+    fit_files,
     fit_result,
     from_python,
     table,
@@ -102,18 +103,37 @@ def fit(
     mode = "train_and_eval" if ready.evaluates else "train"
     with _shown(keras.verbose):
         outcome = started(ready, mode, Path(model_dir), options)
-    restore_best |= ready.callbacks.restores_best
     if ready.model is not None and outcome.evaluator is not None:
-        best = outcome.results.get("best") if restore_best else None
-        if best:
-            path = Path(model_dir, layout.BEST, f"ckpt-{best['step']}")
-            outcome.evaluator.restore_weights(path)
-        else:
-            keras_optimizers.finalize(outcome.evaluator.optimizer, outcome.evaluator.model)
-        trained = getattr(outcome.evaluator.model, "network", outcome.evaluator.model)
+        _give_weights(ready, outcome, Path(model_dir), restore_best=restore_best)
+    result = fit_result.FitResult(outcome.results, lengths._asdict())
+    for table_file in ready.callbacks.tables:
+        table_file.write(result)
+    return result
+
+
+def _give_weights(
+    ready: Prepared, outcome: Outcome, model_dir: Path, *, restore_best: bool
+) -> None:
+    """Gives the user's model the trained weights, and writes the files that have them."""
+    evaluator: Any = outcome.evaluator
+    trained = getattr(evaluator.model, "network", evaluator.model)
+
+    def give() -> None:
         if trained is not ready.model:
             copies.copy_weights(trained, ready.model)
-    return fit_result.FitResult(outcome.results, lengths._asdict())
+
+    def give_best() -> None:
+        if best := outcome.results.get("best"):
+            evaluator.restore_weights(Path(model_dir, layout.BEST, f"ckpt-{best['step']}"))
+            give()
+
+    keras_optimizers.finalize(evaluator.optimizer, evaluator.model)
+    give()
+    converted = ready.callbacks
+    chosen = converted.bests[0] if converted.bests else None
+    fit_files.write_models(converted.models, ready.model, chosen, give_best)
+    if restore_best or converted.restores_best:
+        give_best()
 
 
 def prepared(

@@ -22,8 +22,16 @@ def size(batch: Any) -> int:
 
 def is_endless(dataset: Any) -> bool:
     """Returns whether a dataset, distributed or not, is known to repeat forever."""
+    return cardinality(dataset) == tf.data.INFINITE_CARDINALITY
+
+
+def cardinality(dataset: Any) -> int:
+    """Returns the number of batches of a dataset, distributed or not, or one of TensorFlow's codes.
+
+    The codes, for endless and for unknown, are negative.
+    """
     known = dataset.cardinality
-    return bool((known() if callable(known) else known) == tf.data.INFINITE_CARDINALITY)
+    return int(known() if callable(known) else known)
 
 
 def count(dataset: tf.data.Dataset) -> int:

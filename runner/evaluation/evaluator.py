@@ -5,7 +5,7 @@ import functools
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import orbit
 import tensorflow as tf
@@ -30,6 +30,16 @@ Logs = dict[str, Any]
 
 WEIGHT = "weight"  # the loss's weight, which a task's validation_step may return with its loss
 IS_DEFINED = "is_defined"  # an optional method of metrics: whether there is a result
+
+
+class BatchCalls(Protocol):
+    """Calls around each batch of an evaluation, which then runs its batches one by one."""
+
+    def before_batch(self, batch: int) -> None:
+        """Called before a batch, numbered from 0."""
+
+    def after_batch(self, batch: int, logs: Logs) -> None:
+        """Called after it, with the metrics of the batches so far."""
 
 
 class Evaluator(base_trainer.Trainer):
@@ -58,6 +68,7 @@ class Evaluator(base_trainer.Trainer):
         step: The training step of the weights. None: a new variable.
 
     Attributes:
+        batch_calls: What to call before and after each batch, or None.
         others: Evaluators of the same weights for other tasks, by the name passed to `evaluate_on`.
         left_out: Whether the last evaluation ended before its (finite) data did.
     """
@@ -96,6 +107,7 @@ class Evaluator(base_trainer.Trainer):
             self._global_step = step
         tf.summary.experimental.set_step(self.global_step)  # like Orbit
         self.summaries = summaries or task_summaries.Summaries()
+        self.batch_calls: BatchCalls | None = None
         self.others: dict[str, Evaluator] = {}
         self.left_out = False
         self._evaluated = evaluated or Determinism.of_evaluations()
@@ -250,6 +262,8 @@ class Evaluator(base_trainer.Trainer):
                 "the validation data are endless: set TrainerConfig.validation_steps, the number "
                 "of batches to evaluate"
             )
+        if self.batch_calls and num_steps < 0:  # else a call would announce a batch after the last
+            num_steps = tf.constant(max(batches.cardinality(dataset), -1))
         # A new iterator, because reusing one saves a millisecond but makes TensorFlow leak 6 KiB.
         iterator = self._evaluated.begin(dataset)
         named = image_files.damage_named(dataset)
@@ -270,7 +284,7 @@ class Evaluator(base_trainer.Trainer):
         batch shapes. In a loop, replicas may run out of examples, so batches lose their static
         size, which a TPU or a model may need.
         """
-        if type(self.task).aggregate_logs is not base_task.Task.aggregate_logs:
+        if type(self.task).aggregate_logs is not base_task.Task.aggregate_logs or self.batch_calls:
             return False
         if isinstance(dataset, tf.data.Dataset):
             return True
@@ -337,7 +351,7 @@ class Evaluator(base_trainer.Trainer):
 
     def _loop_on_host(self, iterator: Any, num_steps: tf.Tensor) -> tuple[bool, bool, Any]:
         """Runs Model Garden's loop, in which the task can aggregate the logs of each batch."""
-        found = False
+        found = 0
 
         def step(iterator: Any) -> Any:
             nonlocal found
@@ -345,14 +359,18 @@ class Evaluator(base_trainer.Trainer):
                 self._heed(self._stops())
             else:
                 self._check()
+            if self.batch_calls:
+                self.batch_calls.before_batch(found)
             outputs = self._host_step(iterator)
-            found = True
+            if self.batch_calls:
+                self.batch_calls.after_batch(found, self.eval_end())
+            found += 1
             return outputs
 
         loop = orbit.utils.create_loop_fn(step)
         aggregated = loop(iterator, num_steps, reduce_fn=self.eval_reduce)
         rest = num_steps >= 0 and bool(iterator.get_next_as_optional().has_value())
-        return found, rest, aggregated
+        return bool(found), rest, aggregated
 
     @contextlib.contextmanager
     def state_kept(self) -> Iterator[None]:

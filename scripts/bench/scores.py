@@ -53,8 +53,8 @@ def scores(options: argparse.Namespace) -> Iterator[Comparison]:
         results: dict[str, list[dict[str, float]]] = {name: [] for name in _CONTENDERS.values()}
         for seed in range(1, options.repeats + 1):
             for contender, name in _CONTENDERS.items():
-                case = {"library": library, "seed": seed}
-                results[name].append(rounds.once("scores", contender, **case))
+                scored = rounds.once("scores", contender, library=library, seed=seed)
+                results[name].append(scored)
         ratio = Ratio("runner.fit", ("Keras's fit",))
         for name, data in DATA_SETS.items():
             figures = {who: [scored[name] for scored in each] for who, each in results.items()}
@@ -65,7 +65,7 @@ def with_runner(folder: Path, pause: rounds.Pause, *, library: str, seed: int) -
     """Trains with `runner.fit`."""
     import runner
 
-    def fit(model: Any, x: np.ndarray, y: np.ndarray, name: str, **length: int) -> None:
+    def fit(model: Any, x: np.ndarray, y: np.ndarray, name: str, **length: Any) -> None:
         params = [f"RunConfig.seed = {seed}"]
         runner.fit(model, x, y, verbose=0, model_dir=folder / name, gin_params=params, **length)
 
@@ -75,7 +75,7 @@ def with_runner(folder: Path, pause: rounds.Pause, *, library: str, seed: int) -
 def with_keras(_: Path, pause: rounds.Pause, *, library: str, seed: int) -> None:
     """Trains with the model's own `fit`."""
 
-    def fit(model: Any, x: np.ndarray, y: np.ndarray, _: str, **length: int) -> None:
+    def fit(model: Any, x: np.ndarray, y: np.ndarray, _: str, **length: Any) -> None:
         model.fit(x, y, verbose=0, **length)
 
     pause(_scores(importlib.import_module(library), seed, fit))

@@ -129,6 +129,7 @@ def recording(keras):
     for name in (
         *("on_train_begin", "on_train_end", "on_epoch_begin", "on_epoch_end"),
         *("on_train_batch_begin", "on_train_batch_end"),
+        *("on_test_begin", "on_test_batch_begin", "on_test_batch_end", "on_test_end"),
     ):
         setattr(Recording, name, record(name))
     return Recording()
@@ -187,3 +188,30 @@ def test_the_state_that_a_resume_loses_is_named(capfd):
     (line,) = [each for each in capfd.readouterr().err.splitlines() if "changes" in each]
     assert "Counts changes epochs" in line
     assert (first.epochs, second.epochs) == ([0, 1], [2, 3, 4])
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_the_files_that_callbacks_name_are_written_as_keras_writes_them(library):
+    keras = pytest.importorskip(library)
+    best = {"monitor": "val_accuracy", "mode": "max", "save_best_only": True}
+    made = network(keras)
+    results = runner.fit(
+        made,
+        callbacks=[
+            keras.callbacks.ModelCheckpoint("kept/best.keras", **best),
+            keras.callbacks.ModelCheckpoint("last.weights.h5", save_weights_only=True),
+            keras.callbacks.CSVLogger("log.csv"),
+        ],
+        model_dir="run",
+        epochs=3,
+        **DATA,
+    )
+    scored = keras.models.load_model("kept/best.keras").evaluate(X[45:], Y[45:])
+    assert scored[1] == pytest.approx(results.best["metrics"]["accuracy"])
+    last = network(keras)
+    last.load_weights("last.weights.h5")
+    for ours, theirs in zip(made.get_weights(), last.get_weights(), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    header, *rows = Path("log.csv").read_text().splitlines()
+    assert header == "epoch,accuracy,learning_rate,loss,val_accuracy,val_loss"
+    assert [row.partition(",")[0] for row in rows] == ["0", "1", "2"]

@@ -70,7 +70,7 @@ def convnet() -> keras.Model:
             layers.Dense(10, activation="softmax"),
         ]
     )
-    model.compile("adam", "categorical_crossentropy", ["accuracy"])
+    model.compile("adam", "categorical_crossentropy", metrics=["accuracy"])
     return model
 
 
