@@ -58,6 +58,8 @@ class Origin(NamedTuple):
             copies.library(model, where)
         elif (text := self._stored()) is not None:
             model = copies.made(text)
+            if own_steps.has_own_steps(model):  # they use its compiled loss and metrics
+                _compile(model, None, self.compiled(model))
         else:
             raise ConfigError(
                 "the run does not know how to build its model: pass model=, a model of the same "
@@ -92,13 +94,7 @@ class Origin(NamedTuple):
         text = self._stored()
         if optimizer is None and text and (held := copies.compiled(text)):
             optimizer = copies.optimizer(text, held)
-        try:
-            copies.compile_as(model, optimizer, found)
-        except (TypeError, ValueError) as error:
-            said = user_code.summary(error).partition("\n")[0]
-            console.say(
-                f"the model is not compiled, because its loss or metrics are unknown: {said}"
-            )
+        _compile(model, optimizer, found)
         return model
 
     def _called(self) -> Any:
@@ -162,6 +158,15 @@ class Origin(NamedTuple):
     def _record(self) -> str | None:
         path = self.folder / layout.MODEL
         return path.read_text(encoding="utf-8") if path.is_file() else None
+
+
+def _compile(model: Any, optimizer: Any, found: Compiled) -> None:
+    """Compiles a model, or prints why it cannot be."""
+    try:
+        copies.compile_as(model, optimizer, found)
+    except (TypeError, ValueError) as error:
+        said = user_code.summary(error).partition("\n")[0]
+        console.say(f"the model is not compiled, because its loss or metrics are unknown: {said}")
 
 
 def configured(found: Compiled, loss: Named, metrics: Sequence[Named]) -> Compiled:

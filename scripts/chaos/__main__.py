@@ -46,7 +46,14 @@ ATTACKS = {
     "streams": Part("attacks", "stdin, stdout or stderr is closed, unread or full"),
     "ports": Part("attacks", "a worker's port is in use, or a worker ends during the connection"),
     "hostile": Part("hostile", "names in a bucket lead out of the local copy (needs moto)"),
-    "keras": Part("keras_models", "40 kinds of Keras models are stopped, resumed, loaded back"),
+    "keras": Part(
+        "keras_models", "40 kinds of Keras models are killed, resumed, loaded back, exported"
+    ),
+    "scripts": Part(
+        "scripts",
+        "scripts and a notebook with runner.fit, killed, loaded back, exported",
+        ("kills", "seed", "names", "train"),
+    ),
     "long": Part("attacks", "75 to 100 interruptions of several kinds of runs", ("cifar",)),
 }
 OTHERS = {
@@ -84,6 +91,8 @@ FLAGS: dict[str, dict[str, Any]] = {
     "workers": {"default": "2", "help": "the runner's flag --workers"},
     "start_seconds": {"type": float, "default": 15.0, "help": "the duration of a start"},
     "only": {"default": "run,nodes,study,evaluator,time", "help": "the parts to run"},
+    "names": {"help": "the scripts; default: the four of the tutorial and its notebook"},
+    "train": {"type": Path, "help": "MNIST as mnist.npz, for its script"},
     "nodes": {"type": int, "default": 1, "help": "the number of nodes to kill"},
     "trials": {"type": int, "default": 200, "help": "the number of trials, a second each"},
     "cpus": {"type": int, "default": 4, "help": "the CPUs of each node"},

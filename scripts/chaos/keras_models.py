@@ -1,7 +1,11 @@
-"""Trains, stops, resumes and loads back many kinds of models of both Kerases by `runner.fit`."""
+"""Trains, kills, resumes, loads back and exports many kinds of Keras models with `runner.fit`."""
 
 import argparse
 import importlib
+import itertools
+import multiprocessing
+import os
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,9 +15,12 @@ import numpy as np
 import tensorflow as tf
 
 import runner
+from runner.run_directory.verification import comparison
 
 LIBRARIES = ("tf_keras", "keras")
 _BATCH, _EPOCHS = 16, 2
+_MISSING = "missing"
+_SIGKILL = signal.SIGKILL
 
 
 class Case(NamedTuple):
@@ -34,12 +41,10 @@ def keras(flags: argparse.Namespace, _: list[str]) -> list[str]:
     for library in LIBRARIES:
         for name, kind in KINDS.items():
             start = time.perf_counter()
-            try:
-                problem = _problem(importlib.import_module(library), kind, flags.folder / name)
-            except MissingError:
+            folder = flags.folder / f"{name}-{library}".replace(" ", "_")
+            problem = _problem(library, kind, folder)
+            if problem == _MISSING:
                 continue
-            except Exception as error:
-                problem = f"{type(error).__name__}: {str(error)[:200]}"
             row = f"{library:9}{name:27}{problem or 'ok':6} {time.perf_counter() - start:5.1f} s"
             print(row, flush=True)
             wrong += [row] if problem else []
@@ -50,22 +55,72 @@ class MissingError(Exception):
     """The library does not have what a kind needs."""
 
 
-def _problem(library: Any, kind: Kind, folder: Path) -> str:
-    """Compares a stopped and resumed run with one that was not stopped, and loads it back."""
-    folder = folder.with_name(f"{folder.name}-{library.__name__}")
-    whole, _ = _fit(library, kind, folder / "whole")
-    _, stopped = _fit(library, kind, folder / "stopped", train_actions=[lambda _: "stop"])
-    case, results = _fit(library, kind, folder / "stopped")
-    if stopped["status"] != "stopped":
-        return "was not stopped"
-    if not _same(case.model.get_weights(), whole.model.get_weights()):
-        return "the resume differs"
-    if getattr(case.model.optimizer, "use_ema", False):
-        return ""  # the model has the averages, and the checkpoint the weights
-    loaded = runner.load_model(results.model_dir, "latest", model=_built(library, kind).model)
-    x = tf.nest.map_structure(lambda part: part[:_BATCH], case.x)
-    scored = [tf.nest.flatten(model.predict(x, verbose=0)) for model in (loaded, case.model)]
-    return "" if _same(*scored) else "the loaded model predicts otherwise"
+def _problem(library: str, kind: Kind, folder: Path) -> str:
+    """Compares a killed and resumed run with one that was not killed, and uses its model."""
+    folder.mkdir(parents=True)
+    whole, killed = folder / "whole", folder / "killed"
+    if problem := _in_process(_fit, library, kind, whole):
+        return problem
+    if (
+        _in_process(_fit, library, kind, killed, train_actions=[_killer()])
+        != f"exit code {-_SIGKILL}"
+    ):
+        return "was not killed"
+    if problem := _in_process(_resume, library, kind, killed):
+        return problem
+    differing = comparison.differing(comparison.compare(whole, killed))
+    return f"the resume differs in {', '.join(differing)}" if differing else ""
+
+
+def _in_process(
+    function: Callable[..., Any], library: str, kind: Kind, *args: Any, **more: Any
+) -> str:
+    """Calls a function in a process forked from this one, which has not used TensorFlow yet.
+
+    Returns:
+        The error, or "".
+    """
+
+    def call() -> None:
+        with (args[0].parent / "log.txt").open("a") as log:
+            os.dup2(log.fileno(), 1)
+            os.dup2(log.fileno(), 2)
+        try:
+            function(importlib.import_module(library), kind, *args, **more)
+        except MissingError:
+            problem.write_text(_MISSING)
+        except Exception as error:
+            problem.write_text(f"{type(error).__name__}: {str(error)[:200]}")
+
+    problem = args[0].parent / "problem.txt"
+    problem.unlink(missing_ok=True)
+    process = multiprocessing.get_context("fork").Process(target=call)
+    process.start()
+    process.join()
+    if problem.exists():
+        return problem.read_text()
+    return f"exit code {process.exitcode}" if process.exitcode else ""
+
+
+def _killer() -> Callable[[Any], None]:
+    """An action that kills the process in the second epoch, after the checkpoint of the first."""
+    calls = itertools.count()
+    return lambda _: os.kill(os.getpid(), _SIGKILL) if next(calls) else None
+
+
+def _resume(library: Any, kind: Kind, folder: Path) -> None:
+    """Resumes a run, loads the model back, predicts with it and exports it."""
+    case, results = _fit(library, kind, folder)
+    built = _built(library, kind)
+    if not getattr(case.model.optimizer, "use_ema", False):  # else the model has the averages
+        loaded = runner.load_model(results.model_dir, "latest", model=built.model)
+        x = tf.nest.map_structure(lambda part: part[:_BATCH], case.x)
+        scored = [tf.nest.flatten(model.predict(x, verbose=0)) for model in (loaded, case.model)]
+        if not _same(*scored):
+            raise AssertionError("the loaded model predicts otherwise")
+    export = runner.run(None, folder, "export", validation=(case.x, case.y))
+    if not export["exports"][0]["accepted"]:
+        raise AssertionError(f"not exported: {export}")
 
 
 def _fit(library: Any, kind: Kind, folder: Path, **more: Any) -> tuple[Case, Any]:
