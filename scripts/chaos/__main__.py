@@ -63,6 +63,11 @@ OTHERS = {
         ("kills", "terms", "stops", "mode", "seed"),
         passes_on=True,
     ),
+    "garden": Part(
+        "garden",
+        "three experiments of Model Garden that read by index, killed",
+        ("kills", "terms", "stops", "names", "seed"),
+    ),
     "study": Part(
         "study", "a study and its trials, killed at random moments", ("kills", "seed"), True
     ),
