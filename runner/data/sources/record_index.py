@@ -9,14 +9,13 @@ with any byte.
 import hashlib
 import os
 import struct
-import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from runner.data.sources import number_files
 from runner.errors import ConfigError
-from runner.storage import data_copies
 
 HEADER, FOOTER = 12, 4
 
@@ -49,37 +48,14 @@ def of(path: Path) -> Index:
         facts = path.stat()
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
-    stored = _place(path)
-    numbers = _stored(stored, facts)
-    if numbers is None:
+    stored = number_files.place("indexes", str(path.resolve()))
+    numbers = number_files.read(stored, [_VERSION, facts.st_size, facts.st_mtime_ns])
+    if numbers is None or len(numbers) <= _HEAD:
         numbers = _built(path, facts)
-        _write(stored, numbers)
+        number_files.write(stored, numbers)
     if numbers[-1] != facts.st_size:
         raise ConfigError(f"{stored} does not match {path}: remove it, so that it is rebuilt")
     return Index(numbers[_HEAD:], numbers[3:7].tobytes().hex())
-
-
-def _place(path: Path) -> Path:
-    name = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:24]
-    return data_copies.cache() / "indexes" / f"{name}.npy"
-
-
-def _stored(place: Path, facts: os.stat_result) -> np.ndarray | None:
-    """Returns the numbers of an index of the file in its present state, or None without one."""
-    try:
-        numbers = np.load(place, mmap_mode="r")
-    except (OSError, ValueError, EOFError):
-        return None
-    fits = numbers.ndim == 1 and numbers.dtype == np.int64 and len(numbers) > _HEAD
-    same = fits and numbers[:3].tolist() == [_VERSION, facts.st_size, facts.st_mtime_ns]
-    return numbers if same else None
-
-
-def _write(place: Path, numbers: np.ndarray) -> None:
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=place.parent, delete=False) as file:
-        np.save(file, numbers)
-    Path(file.name).replace(place)
 
 
 def _built(path: Path, facts: os.stat_result) -> np.ndarray:
