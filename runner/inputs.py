@@ -13,6 +13,8 @@ For data in files, a source finds the examples, and a function parses what the s
     records = inputs.source("data/train-*.tfrecord")
     train = inputs.place(records, parse, config=config.train_data)
 
+`inputs.mixture` makes one source of several.
+
 If the configuration of the data is a `FoldedData`, its method `chosen` selects the examples.
 
 Positions in the training data are counted from the first example of step 0, without end. The epoch
@@ -32,8 +34,10 @@ import tensorflow as tf
 from official.core import config_definitions
 
 from runner.configuration.settings import PACE, SIZE, STEPS, number, one_of, setting
-from runner.data import order, permutation
+from runner.data import mixing, order, permutation
 from runner.data.folds import Fold
+from runner.data.sources.mixture import Mixture
+from runner.data.sources.mixture import mixture as mixture  # part of this module's interface
 from runner.data.sources.opening import source as source  # part of this module's interface
 from runner.data.sources.source import Source
 from runner.errors import ConfigError
@@ -240,7 +244,8 @@ def place(
     With `config.shuffle = 'none'`, every epoch has the order of the examples.
 
     Args:
-        examples: the number of examples, or a source of them.
+        examples: the number of examples, or a source of them. Of a mixture, each source has its
+            own order and epochs.
         load: finds examples by index, or parses what the source reads.
         config: batch size, seed, first step.
         input_context: the context from `distribute_datasets_from_function`, or None for one
@@ -257,10 +262,10 @@ def place(
     """
     size = _size(examples)
     share = _share(size, config, input_context, "training")
-    shuffle = _shuffle(examples, config)
+    chosen = _order(examples, config)
     if isinstance(examples, Source):
-        order.record(order.Placement(shuffle, share.batch, examples))
-    drawn, read = share.drawn(shuffle), _reading(examples, load)
+        order.record(order.Placement(chosen, share.batch, examples))
+    drawn, read = share.drawn(chosen), _reading(examples, load)
     return _training(size, drawn, read, share, config, augment, block=share.block)
 
 
@@ -398,9 +403,21 @@ def _size(examples: int | Source) -> int:
     return len(examples) if isinstance(examples, Source) else examples
 
 
-def _shuffle(examples: int | Source, config: DataConfig) -> order.Shuffle:
-    """Returns the order of training data, in blocks if the source reads best that way."""
-    size, seed = _size(examples), config.seed or 0
+def _order(examples: int | Source, config: DataConfig) -> order.Order:
+    """Returns the order of training data."""
+    seed = config.seed or 0
+    if not isinstance(examples, Mixture):
+        return _shuffle(examples, config, seed)
+    orders = [
+        _shuffle(source, config, mixing.seed_of(seed, name))
+        for name, source in examples.sources.items()
+    ]
+    return mixing.Mix(len(examples), tuple(orders), tuple(examples.slots.values()), seed)
+
+
+def _shuffle(examples: int | Source, config: DataConfig, seed: int) -> order.Shuffle:
+    """Returns the order of the examples of one source, in blocks if it reads best that way."""
+    size = _size(examples)
     block = examples.block if isinstance(examples, Source) else 1
     wanted = getattr(config, "shuffle", "")  # any Config may describe data
     if wanted == "blocks":

@@ -5,6 +5,7 @@ of a position is `position // size`. Its example is the image of `position % siz
 permutation that is keyed by seed and epoch.
 """
 
+import abc
 import contextlib
 import contextvars
 import dataclasses
@@ -18,13 +19,38 @@ from runner.data import permutation
 from runner.data.sources.source import Identity, Source
 
 # The kinds of random draws from one seed, each with its own key.
-SHUFFLE, AUGMENT, DEAL = 0, 1, 2
+SHUFFLE, AUGMENT, DEAL, MIX = 0, 1, 2, 3
 
 _DRAWN = 4096  # approximate number of examples drawn at a time
 
 
+class Order(abc.ABC):
+    """An order of examples, without end.
+
+    Attributes:
+        size: The number of examples.
+    """
+
+    size: int
+
+    @abc.abstractmethod
+    def serial(self, position: tf.Tensor) -> tf.Tensor:
+        """Returns the example at each position of the stream, as epoch * size + example in int64.
+
+        Args:
+            position: [n] or [n, m] int64, ascending.
+        """
+
+    def batch(self, number: int, examples: int) -> np.ndarray:
+        """Returns the indices of a global batch, [examples] int64."""
+        with tf.device("cpu:0"), tf.init_scope():
+            first = number * examples
+            serial = self.serial(tf.range(first, first + examples, dtype=tf.int64))
+            return serial.numpy() % self.size
+
+
 @dataclasses.dataclass(frozen=True)
-class Shuffle:
+class Shuffle(Order):
     """A permutation of all examples for each epoch.
 
     Attributes:
@@ -43,11 +69,7 @@ class Shuffle:
     keeps_order: bool = False
 
     def serial(self, position: tf.Tensor) -> tf.Tensor:
-        """Returns the example at each position of the stream, as epoch * size + example in int64.
-
-        Args:
-            position: [n] or [n, m] int64, ascending.
-        """
+        """See `Order`."""
         if self.keeps_order:
             return position
         flat = tf.reshape(position, [-1])
@@ -59,14 +81,7 @@ class Shuffle:
             example = permutation.permute_blocks(
                 place, epoch, size=self.size, block=self.block, window=self.window, key=key
             )
-        return tf.reshape(epoch * self.size + example, position.shape)
-
-    def batch(self, number: int, examples: int) -> np.ndarray:
-        """Returns the indices of a global batch, [examples] int64."""
-        with tf.device("cpu:0"), tf.init_scope():
-            first = number * examples
-            serial = self.serial(tf.range(first, first + examples, dtype=tf.int64))
-            return serial.numpy() % self.size
+        return tf.reshape(epoch * self.size + example, tf.shape(position))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,12 +109,12 @@ class Share:
         """How many elements are drawn at a time, because a draw takes dozens of small ops."""
         return max(1, _DRAWN // self.examples)
 
-    def drawn(self, shuffle: Shuffle) -> Callable[[tf.Tensor], tf.Tensor]:
+    def drawn(self, order: Order) -> Callable[[tf.Tensor], tf.Tensor]:
         """Maps elements, [n], to their examples as epoch * size + example, [n, examples]."""
 
         def serial(element: tf.Tensor) -> tf.Tensor:
             within = tf.range(self.examples, dtype=tf.int64)
-            return shuffle.serial(self.position(element)[:, tf.newaxis] + within)
+            return order.serial(self.position(element)[:, tf.newaxis] + within)
 
         return serial
 
@@ -151,18 +166,18 @@ class Placement:
     """Training data in which every row has an identity.
 
     Attributes:
-        shuffle: Their order.
+        order: Their order.
         examples: The number of examples in a global batch.
         source: The source of the examples.
     """
 
-    shuffle: Shuffle
+    order: Order
     examples: int
     source: Source
 
     def identities(self, batch: int) -> list[Identity]:
         """Returns the examples of a global batch, in order."""
-        indices = self.shuffle.batch(batch, self.examples)
+        indices = self.order.batch(batch, self.examples)
         return [self.source.identity(index) for index in indices.tolist()]
 
 

@@ -12,8 +12,8 @@ import tensorflow as tf
 # With 4 rounds, TensorFlow's default, and with 8, permutations of neighbouring keys correlate.
 _ROUNDS = 12
 
-# A cipher's blocks have at least 16 bits. Above about this size, a walk costs less than a sort.
-_SORTED = 4096
+SORTED = 4096
+"""The size above which a permutation's walk costs less than a sort, for blocks of 16 bits."""
 
 # The two levels of a block permutation add these to the purpose of its key.
 _WITHIN, _OFFSET = 1000, 2000
@@ -39,13 +39,18 @@ def permute(place: tf.Tensor, number: tf.Tensor, *, size: int, key: tf.Tensor) -
         [n] int64.
     """
     numbers = tf.range(number[0], number[-1] + 1)
-    if size <= _SORTED:
-        orders = tf.argsort(random(numbers, size, key=key), stable=True)
-        flat = tf.reshape(orders, [-1])
+    if size <= SORTED:
+        flat = tf.reshape(whole(numbers, size=size, key=key), [-1])
         return tf.cast(tf.gather(flat, (number - number[0]) * size + place), tf.int64)
     # Some permutations use 8 bits of each word of the key, so seed and number cannot be the key.
     keys = random(numbers, 3, key=key)
     return _cipher(place, key=tf.gather(keys, number - number[0]), last=size - 1)
+
+
+@tf.autograph.experimental.do_not_convert
+def whole(numbers: tf.Tensor, *, size: int, key: tf.Tensor) -> tf.Tensor:
+    """Returns whole permutations of a small `size`: [n] int64 numbers -> [n, size] int32."""
+    return tf.argsort(random(numbers, size, key=key), stable=True)
 
 
 @tf.autograph.experimental.do_not_convert

@@ -263,7 +263,7 @@ def _examples(row: Mapping[str, Any]) -> Iterator[str]:
     if examples:
         yield f"step {row['step']:,}: the examples of the batch with the largest losses"
     for each in examples[:_SHOWN]:
-        named = {name: each[name] for name in Identity._fields}
+        named = {name: each[name] for name in Identity._fields if name in each}
         yield f"  {each['loss']:.6g}  {Identity(**named)}"
     if len(examples) > _SHOWN:
         yield f"  and {len(examples) - _SHOWN} more, in {_ROWS}"

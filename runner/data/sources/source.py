@@ -6,14 +6,17 @@ fingerprint for each of its files, so that a run detects data that changed betwe
 """
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from runner.core import console
+from runner.core import console, text
 from runner.errors import ConfigError, RunnerError
+
+_SHOWN = 8  # examples in the text of a packed row
 
 
 class Identity(NamedTuple):
@@ -24,17 +27,26 @@ class Identity(NamedTuple):
         index: Its number in the source, from 0.
         path: The file that holds it, or "" if there is none.
         place: Its number in that file, from 0.
+        mixed_as: The name of its source in a mixture, or "".
+        packed: For a row of packed examples, the numbers of all of them in that file.
     """
 
     source: str
     index: int  # type: ignore[assignment]  # a tuple has a method of this name
     path: str
     place: int
+    mixed_as: str = ""
+    packed: Sequence[int] = ()
 
     def __str__(self) -> str:
+        mixed = f"{self.mixed_as}: " if self.mixed_as else ""
+        if self.packed:
+            examples = text.some([f"{place:,}" for place in self.packed], _SHOWN)
+            where = self.path or self.source
+            return f"{mixed}{where}, row {self.index:,} of packed examples ({examples})"
         if self.path:
-            return f"{self.path}, example {self.place:,} (index {self.index:,})"
-        return f"{self.source}, example {self.index:,}"
+            return f"{mixed}{self.path}, example {self.place:,} (index {self.index:,})"
+        return f"{mixed}{self.source}, example {self.index:,}"
 
 
 class Shard(NamedTuple):
@@ -71,11 +83,13 @@ class Source(abc.ABC):
         name: The name in messages and identities.
         shards: Its parts, in the order of its examples.
         block: How many neighbouring examples are read together, or 1 if single reads are as cheap.
+        settings: Other values that its examples depend on, in addition to the content of its files.
         faults: The examples that were left out because they are damaged, and why.
         max_faults: How many of them may be left out.
     """
 
     block = 1
+    settings: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self, name: str, shards: Sequence[Shard]) -> None:
         self.name = name
@@ -111,6 +125,14 @@ class Source(abc.ABC):
         place = index - int(self._ends[number]) + shard.examples
         return Identity(self.name, index, shard.path, place)
 
+    def parts(self) -> "Sequence[Part]":
+        """Returns what a run compares when it resumes: the sources of a mixture, or this source."""
+        return [Part("", self, self.settings)]
+
+    def following(self, index: int) -> int:
+        """Returns the example that replaces a damaged one."""
+        return (index + 1) % len(self)
+
     def places(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Returns the shard of each example and its place there, both [n] int64."""
         numbers = np.searchsorted(self._ends, indices, "right")
@@ -118,8 +140,17 @@ class Source(abc.ABC):
         return numbers, indices - self._ends[numbers] + counts[numbers]
 
     def load(self, indices: tf.Tensor) -> Any:
-        """Calls `read` as an op: [batch] int64 -> a structure of [batch, ...] tensors."""
+        """Calls `read` as an op: [batch] int64 -> a structure of [batch, ...] tensors.
+
+        Raises:
+            ConfigError: if an array of an example has another length in each example.
+        """
         specs = tf.nest.flatten(self.spec)
+        if not all(spec.shape.is_fully_defined() for spec in specs):
+            raise ConfigError(
+                f"{self.name}: its examples are sequences of different lengths; pack them "
+                "with inputs.packed, or pass columns= without them"
+            )
 
         def numbers(wanted: np.ndarray) -> list[np.ndarray]:
             return list(tf.nest.flatten(self._good(np.asarray(wanted, np.int64))))
@@ -136,7 +167,7 @@ class Source(abc.ABC):
         while True:
             for number in range(len(wanted)):
                 while wanted[number] in self.faults:
-                    wanted[number] = (wanted[number] + 1) % len(self)
+                    wanted[number] = self.following(int(wanted[number]))
             try:
                 return self.read(wanted)
             except DamagedExampleError as fault:
@@ -145,3 +176,17 @@ class Source(abc.ABC):
                     raise
                 self.faults[fault.index] = str(fault)
                 console.say(f"{fault}: skipped ({len(self.faults)} of up to {self.max_faults})")
+
+
+class Part(NamedTuple):
+    """A source in a mixture, or a source that is not mixed.
+
+    Attributes:
+        mixed_as: Its name in the mixture, or "".
+        source: The source.
+        settings: Other values that the examples depend on, such as the weight in the mixture.
+    """
+
+    mixed_as: str
+    source: Source
+    settings: Mapping[str, Any]
