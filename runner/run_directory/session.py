@@ -114,6 +114,10 @@ class Session:
         self.note(data=data_files.fingerprints(printing.plain(self._experiment)))
         self._contexts.enter_context(self._stop.abandoning(self._fail))
 
+    def changed(self, change: str) -> None:
+        """Adds a change of the data to those that `accept` records."""
+        self._changed.append(change)
+
     def accept(self) -> None:
         """Writes the configuration, now that the run continues with it."""
         self._accepted = True

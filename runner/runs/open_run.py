@@ -33,6 +33,7 @@ def open_run(
     plan: policies.Policies,
     *,
     beat: Callable[[int], object] = lambda _: None,
+    changed: Callable[[str], object] = lambda _: None,
     spent: times.Spent | None = None,
     evaluators: Path | None = None,
     resuming: Resuming = Resuming(),  # noqa: B008, immutable
@@ -43,6 +44,7 @@ def open_run(
         call: The call of the mode.
         plan: The policies of the configuration.
         beat: Called with the step after each loop.
+        changed: Called with each change of the data that is accepted.
         spent: The time accounting of this attempt.
         evaluators: The directory whose evaluators decide, if it is not the run's.
         resuming: What a resume may change, and which steps are profiled.
@@ -53,7 +55,7 @@ def open_run(
     """
     config, folder = call.config, call.model_dir
     named = writers.Writers(config.run.writers)
-    state, costs = _built(call, plan, named, resuming)
+    state, costs = _built(call, plan, named, resuming, changed)
     trainer, evaluates = state.trainer, bool(plan.grid.evaluations)
     pruning = build.build_pruning(config, trainer, folder)  # before the restore
     state.begin()
@@ -102,7 +104,11 @@ def open_run(
 
 
 def _built(
-    call: Call, plan: policies.Policies, named: writers.Writers, resuming: Resuming
+    call: Call,
+    plan: policies.Policies,
+    named: writers.Writers,
+    resuming: Resuming,
+    changed: Callable[[str], object],
 ) -> tuple[training_state.TrainingState, build.Costs]:
     """Builds the state before its restore, with all variables, and truncates its logs."""
     config, folder = call.config, call.model_dir
@@ -116,12 +122,12 @@ def _built(
     trainer, rate_scale = build.build_trainer(
         call, rows, step=step, evaluates=bool(plan.grid.evaluations)
     )
-    if not team.current().follows:
+    if source and not team.current().follows:
         input_shards.check(
             folder,
             trainer.determinism.placements,
-            resumed=source is not None,
             allow=resuming.allow_config_change,
+            note=changed,
         )
     costs = build.build_costs(config, trainer)
     log = training_log.TrainingLog(

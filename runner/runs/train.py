@@ -8,7 +8,7 @@ from runner.core import closing, console, schedule
 from runner.devices import team
 from runner.history import policies, records
 from runner.reporting import hparams, system_metrics
-from runner.run_directory import overwrite, session, status
+from runner.run_directory import input_shards, overwrite, session, status
 from runner.run_directory.loggers import feed, launch
 from runner.run_directory.state import State
 from runner.runs import follow, notifications, open_run, training_run, user_actions, workers
@@ -69,8 +69,16 @@ def _train(
         plan = policies.of(experiment, evaluates=evaluates)
         heard = told.when_best(plan.best, lambda: run.state.history)
         call = dataclasses.replace(call, eval_actions=[*call.eval_actions, heard])
-        run = open_run.open_run(call, plan, beat=start.at, spent=start.spent, resuming=resuming)
+        run = open_run.open_run(
+            call,
+            plan,
+            beat=start.at,
+            changed=start.changed,
+            spent=start.spent,
+            resuming=resuming,
+        )
         start.accept()
+        input_shards.write(call.model_dir, run.state.trainer.determinism.placements)
         launch.start(experiment.run.loggers, call.model_dir)
         start.resumed(run.step)
         report = unused_values.Report(

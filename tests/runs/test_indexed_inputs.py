@@ -93,7 +93,8 @@ def test_a_shard_that_is_missing_or_has_changed_is_named_before_a_resume(tmp_pat
     with pytest.raises(ConfigError, match=r"train-0\.tfrecord has changed"):
         runner.run(make(40), tmp_path / "run", "train")
     runner.run(make(40), tmp_path / "run", "train", allow_config_change=True)
-    shards = json.loads((tmp_path / "run" / "inputs.json").read_text())["shards"]
+    (source,) = json.loads((tmp_path / "run" / "inputs.json").read_text())["sources"]
+    shards = source["shards"]
     assert [shard["examples"] for shard in shards] == [10, 10, 10]
     # Their order does not depend on the file system.
     assert [shard["name"] for shard in shards] == [f"train-{n}.tfrecord" for n in range(3)]
