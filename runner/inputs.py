@@ -13,7 +13,7 @@ For data in files, a source finds the examples, and a function parses what the s
     records = inputs.source("data/train-*.tfrecord")
     train = inputs.place(records, parse, config=config.train_data)
 
-`inputs.mixture` makes one source of several.
+`inputs.mixture` makes one source of several, and `inputs.packed` packs short sequences into rows.
 
 If the configuration of the data is a `FoldedData`, its method `chosen` selects the examples.
 
@@ -39,6 +39,7 @@ from runner.data.folds import Fold
 from runner.data.sources.mixture import Mixture
 from runner.data.sources.mixture import mixture as mixture  # part of this module's interface
 from runner.data.sources.opening import source as source  # part of this module's interface
+from runner.data.sources.packed import packed as packed  # part of this module's interface
 from runner.data.sources.source import Source
 from runner.errors import ConfigError
 from runner.internals import tensorflow as tf_internals

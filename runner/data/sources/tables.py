@@ -66,10 +66,7 @@ class _Table(Source):
             row = place - (int(ends[group - 1]) if group else 0)
             for name in self._columns:
                 parts[name][number] = rows[name][row]
-        return {
-            name: np.array(values, self._spec[name].dtype.as_numpy_dtype)
-            for name, values in parts.items()
-        }
+        return {name: _stacked(values, self._spec[name]) for name, values in parts.items()}
 
     def _group(self, shard: int, group: int, index: int) -> dict[str, np.ndarray]:
         with self._lock:
@@ -206,11 +203,25 @@ def _spec(field: pa.Field, name: str) -> tf.TensorSpec:
         return tf.TensorSpec([], tf.string)
     if pa.types.is_fixed_size_list(kind):
         return tf.TensorSpec([kind.list_size], tf.as_dtype(kind.value_type.to_pandas_dtype()))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        inner = kind.value_type
+        if pa.types.is_integer(inner) or pa.types.is_floating(inner):
+            return tf.TensorSpec([None], tf.as_dtype(inner.to_pandas_dtype()))
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return tf.TensorSpec([], tf.as_dtype(kind.to_pandas_dtype()))
     raise ConfigError(
         f"{name}: the column {field.name!r} is of the type {kind}: pass columns= without it"
     )
+
+
+def _stacked(values: list[Any], spec: tf.TensorSpec) -> np.ndarray:
+    """Returns the rows of a column as an array, of objects if they differ in length."""
+    if spec.shape.is_fully_defined():
+        return np.array(values, spec.dtype.as_numpy_dtype)
+    rows = np.empty(len(values), object)
+    for number, value in enumerate(values):  # NumPy would stack values of equal length
+        rows[number] = value
+    return rows
 
 
 def _array(column: pa.ChunkedArray) -> np.ndarray:
@@ -222,6 +233,8 @@ def _array(column: pa.ChunkedArray) -> np.ndarray:
     kind = array.type
     if pa.types.is_fixed_size_list(kind):
         return np.asarray(array.flatten()).reshape(len(array), kind.list_size)
+    if (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and array.flatten().null_count:
+        raise ValueError("a value in a list is missing")
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         array = array.cast(pa.binary() if pa.types.is_string(kind) else pa.large_binary())
     return array.to_numpy(zero_copy_only=False)
