@@ -5,6 +5,7 @@
     python -m scripts.bench.data throughput  # vs. shuffle(10,000), including image decoding
     python -m scripts.bench.data memory --gigabytes=10
     python -m scripts.bench.data mixing      # both permutations vs. shuffle(10,000)
+    python -m scripts.bench.data packing     # rows of packed sequences, and a mixture of them
 
 The script writes data to --folder and reuses them. The contenders A and B alternate, and the median
 of the pairs' ratios is printed, because other work on the machine then affects both equally.
@@ -29,7 +30,8 @@ from PIL import Image
 
 from runner import inputs
 from runner.data import order
-from runner.data.sources import record_index
+from runner.data.sources import number_files, packed_rows, record_index
+from runner.data.sources import packing as heuristic
 
 SIDE = 64  # of an image, in pixels
 REPEATS = 5
@@ -206,9 +208,47 @@ def mixing(_: argparse.Namespace) -> None:
         print(f"{name} | {correlation:.3f} | {near:.4f} | {distinct:.0f} blocks in 1,024 examples")
 
 
+def packing(given: argparse.Namespace) -> None:
+    """Measures the packing of 100,000 sequences, the reading of rows, and a mixture of sources."""
+    random = np.random.default_rng(0)
+    lengths = np.clip(random.lognormal(4.5, 0.7, 10**5).astype(int), 1, 512)
+    several = {"log-normal": lengths[:20_480]}
+    for low, high in ((1, 512), (1, 19), (200, 399)):
+        several[f"{low} to {high}"] = random.integers(low, high + 1, 20_480)
+    for name, sizes in several.items():
+        windows = np.split(sizes[:, np.newaxis], 10)
+        rows = sum(len(heuristic.rows(window, [512])) for window in windows)
+        before, after = sizes.mean() / 512, sizes.sum() / 512 / rows
+        print(f"lengths {name}: {before:.1%} full, {after:.1%} when packed")
+
+    def sequence(number: int) -> bytes:
+        example = tf.train.Example()
+        tokens = random.integers(1, 2**15, lengths[number]).tolist()
+        example.features.feature["tokens"].int64_list.value.extend(tokens)
+        return bytes(example.SerializeToString())
+
+    source = inputs.source(records(given.folder / "tokens.tfrecord", len(lengths), sequence))
+    for path in number_files.folder(packed_rows.FOLDER).glob("*"):
+        path.unlink()
+    built = timed(lambda: inputs.packed(source, {"tokens": 512}))
+    again = timed(lambda: inputs.packed(source, {"tokens": 512}))
+    packed = inputs.packed(source, {"tokens": 512})
+    read = timed(lambda: [packed.read(np.arange(n, n + 32)) for n in range(0, 6400, 32)]) / 6400
+    print(f"packed in {built:.2f} s of CPU; opened again: {again * 1000:.1f} ms")
+    print(f"a row is read in {read * 10**6:.0f} us of CPU")
+    mixed = inputs.mixture({"a": packed, "b": packed}, {"a": 0.7, "b": 0.3})
+
+    def first(source: Any, step: int) -> None:
+        config = inputs.DataConfig(is_training=True, global_batch_size=64, start_step=step)
+        next(iter(inputs.place(source, lambda row: row["tokens"], config=config)))
+
+    late, early, times = ratio(lambda: first(mixed, 10**6), lambda: first(mixed, 0))
+    print(f"mixture: step 10^6 {late:.3f} s, step 0 {early:.3f} s, ratio {times:.2f}")
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
-    works = {work.__name__: work for work in (index, resume, throughput, memory, mixing)}
+    works = {work.__name__: work for work in (index, resume, throughput, memory, mixing, packing)}
     parser.add_argument("what", choices=works)
     parser.add_argument("--folder", type=Path, default=Path("/tmp/benchmark_data"))
     parser.add_argument("--gigabytes", type=float, default=10)
