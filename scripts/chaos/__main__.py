@@ -49,8 +49,8 @@ ATTACKS = {
     "keras": Part(
         "keras_models", "40 kinds of Keras models are killed, resumed, loaded back, exported"
     ),
-    "scripts": Part(
-        "scripts",
+    "keras_scripts": Part(
+        "keras_scripts",
         "scripts and a notebook with runner.fit, killed, loaded back, exported",
         ("kills", "seed", "names", "train"),
     ),

@@ -1,7 +1,7 @@
 """Kills Keras scripts that train with `runner.fit`, and loads back and exports their models.
 
-    python -m scripts.chaos scripts --kills=50 --train=mnist.npz
-    python -m scripts.chaos scripts --names=gan,two_inputs
+    python -m scripts.chaos keras_scripts --kills=50 --train=mnist.npz
+    python -m scripts.chaos keras_scripts --names=gan,two_inputs
 
 Each script runs once undisturbed. In another directory it is killed at random moments, and started
 again until it ends. The runs must have the same bits, the loaded models must have the weights of
@@ -23,7 +23,8 @@ from pathlib import Path
 import nbformat
 
 from runner.run_directory.verification import child_run, comparison
-from scripts import keras_scripts, processes
+from scripts import processes
+from scripts.keras_scripts import SCRIPTS, converted
 
 NAMES = ("digits_dense", "mnist", "two_inputs", "custom_train_step", "notebook")
 _MNIST = processes.ROOT / "experiments" / "results" / "mnist_convnet" / "train.py"
@@ -47,7 +48,7 @@ runner.run(None, "{folder}", "export", validation={data})
 """
 
 
-def scripts(flags: argparse.Namespace, _: list[str]) -> list[str]:
+def keras_scripts(flags: argparse.Namespace, _: list[str]) -> list[str]:
     """Kills each script, and prints a row for each. Returns the problems."""
     names = flags.names.split(",") if flags.names else list(NAMES)
     if not flags.train and "mnist" in names:
@@ -81,8 +82,8 @@ def _written(name: str, folder: Path, data: str | None) -> list[str]:
     if name == "mnist":
         path.write_text(_MNIST.read_text())
         return [sys.executable, path.name, f"--data={data}", f"--epochs={_MNIST_EPOCHS}"]
-    text = (keras_scripts.SCRIPTS / f"{name}.py").read_text()
-    path.write_text(keras_scripts.converted(text, f"runs/{name}"))
+    text = (SCRIPTS / f"{name}.py").read_text()
+    path.write_text(converted(text, f"runs/{name}"))
     return [sys.executable, path.name]
 
 
