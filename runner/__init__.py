@@ -156,7 +156,7 @@ def run(
         options: The options of the mode, named like its flags. `runner --mode=predict --help` lists
             them. Each takes a Python value or the text that the flag takes. For a run of `fit`,
             `eval`, `predict`, `export` and `ensemble` also take data in memory as `train` and
-            `validation`, in the form that `fit` takes.
+            `validation`, in the form that `fit` takes, and `model`, as `load_model` takes it.
 
     Returns:
         The content of the command's last line: `status` (`done` or `stopped`), `step`, `metrics`

@@ -17,8 +17,8 @@ from runner.runs.call import Call, Results
 if TYPE_CHECKING:
     from runner.config import Experiment
 
-_DATA = ("train", "validation")  # data in memory, as `runner.fit` takes them
-_TAKE_DATA = ("eval", "predict", "export", "ensemble")
+_OBJECTS = ("train", "validation", "model")  # in memory, as `runner.fit` takes them
+_TAKE_OBJECTS = ("eval", "predict", "export", "ensemble")
 
 
 def run(
@@ -43,7 +43,7 @@ def run(
     with contextlib.ExitStack() as stack:
         stack.enter_context(errors.in_python())
         mode = table.named(name, f"mode = {name!r}")
-        data, arguments = _data(mode, arguments)
+        objects, arguments = _objects(mode, arguments)
         if mode.is_configured or mode.trains or mode.evaluates:
             from runner.devices import process_state
 
@@ -61,10 +61,12 @@ def run(
                 assert config is not None
                 config = again(config, flags=values)
             more = _of_children(config)
-        if data:
-            from runner.runs import given_data
+        if objects:
+            from runner.models import models
+            from runner.runs import in_memory
 
-            config, more["given"] = given_data.placed(config, model_dir, data)
+            stack.enter_context(models.lent(objects.get("model")))
+            config, more["given"] = in_memory.placed(config, model_dir, objects)
         call = Call(
             config,  # type: ignore[arg-type]
             Path(model_dir or ""),
@@ -97,19 +99,19 @@ def options_of(mode: Mode, arguments: Mapping[str, Any]) -> Any:
     return mode.options(**values)
 
 
-def _data(mode: Mode, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[str, Any]]:
-    """Separates data in memory from the options.
+def _objects(mode: Mode, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[str, Any]]:
+    """Separates data and a model in memory from the options.
 
     Raises:
         ConfigError: the mode takes none.
     """
-    data = {name: arguments[name] for name in _DATA if arguments.get(name) is not None}
-    if data and mode.name not in _TAKE_DATA:
+    found = {name: arguments[name] for name in _OBJECTS if arguments.get(name) is not None}
+    if found and mode.name not in _TAKE_OBJECTS:
         raise ConfigError(
-            f"{mode.name} takes no {next(iter(data))} data from memory; "
-            f"{', '.join(_TAKE_DATA)} do, and runner.fit trains on them"
+            f"{mode.name} takes no {next(iter(found))} from memory; "
+            f"{', '.join(_TAKE_OBJECTS)} do, and runner.fit trains on data in memory"
         )
-    return data, {name: value for name, value in arguments.items() if name not in _DATA}
+    return found, {name: value for name, value in arguments.items() if name not in _OBJECTS}
 
 
 def _configured(

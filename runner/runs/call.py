@@ -40,8 +40,8 @@ class Given(NamedTuple):
         task: The task of `config.task`.
         summaries: For an Orbit program, None for others.
         official: Whether the configuration is Model Garden's own, without `run`.
-        data: The data in memory for each run of a mode that uses several, as `runner.fit` takes
-            them.
+        objects: The data and the model in memory for each run of a mode that uses several. See
+            `runner.runs.in_memory`.
         eval_tasks: The tasks of the evaluation sets with a separate task, by the set's name.
     """
 
@@ -50,7 +50,7 @@ class Given(NamedTuple):
     summaries: OrbitSummaries | None = None
     official: bool = False
     eval_tasks: "Mapping[str, base_task.Task] | None" = None
-    data: Mapping[str, Any] | None = None
+    objects: Mapping[str, Any] | None = None
 
     @property
     def tags(self) -> Mapping[str, str]:

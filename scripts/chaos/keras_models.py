@@ -118,7 +118,8 @@ def _resume(library: Any, kind: Kind, folder: Path) -> None:
         scored = [tf.nest.flatten(model.predict(x, verbose=0)) for model in (loaded, case.model)]
         if not _same(*scored):
             raise AssertionError("the loaded model predicts otherwise")
-    export = runner.run(None, folder, "export", validation=(case.x, case.y))
+    validation = (case.x, case.y)
+    export = runner.run(None, folder, "export", validation=validation, model=built.model)
     if not export["exports"][0]["accepted"]:
         raise AssertionError(f"not exported: {export}")
 

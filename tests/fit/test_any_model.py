@@ -197,3 +197,10 @@ def test_logits_for_a_loss_of_probabilities_are_noted(name, activation, capsys):
     model.compile("sgd", loss="sparse_categorical_crossentropy")
     runner.fit(model, X, Y, model_dir="run", epochs=1, dry_run=True)
     assert ("from_logits" in capsys.readouterr().err) == (activation is None)
+
+
+def test_a_mode_takes_the_model_whose_classes_cannot_be_found(made):
+    keras, kind, _, _, results = made
+    given = {"validation": DATA["validation_data"], "checkpoint": "latest"}
+    found = runner.run(None, results.model_dir, "eval", model=KINDS[kind](keras), **given)
+    assert found["metrics"] == pytest.approx(results["metrics"], rel=1e-5)

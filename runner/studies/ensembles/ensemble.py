@@ -87,8 +87,8 @@ def ensemble(
         ConfigError: the runs do not fit together, or there are no data to fit on.
     """
     runs = members.find(call.model_dir, folders, choice.checkpoint)
-    if call.given.data:
-        runs = [run.with_data(call.given.data) for run in runs]
+    if call.given.objects:
+        runs = [run.with_objects(call.given.objects) for run in runs]
     metric = _metric(choice.metric, runs[0])
     name = choice.data or _VALIDATION
     if why := members.same_data(runs, name):

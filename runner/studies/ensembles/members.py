@@ -11,7 +11,7 @@ from runner.configuration import multitask, printing
 from runner.core import console, layout
 from runner.errors import ConfigError
 from runner.run_directory import status
-from runner.runs import given_data, predict
+from runner.runs import in_memory, predict
 from runner.storage import display_names
 
 _TRIALS = "trials"  # in a study's directory
@@ -36,13 +36,13 @@ class Member(NamedTuple):
     step: int
     task: Any = None
 
-    def with_data(self, data: Mapping[str, Any]) -> "Member":
-        """The same run with data in memory.
+    def with_objects(self, objects: Mapping[str, Any]) -> "Member":
+        """The same run with data and a model in memory.
 
         Args:
-            data: As for `given_data.placed`, like the errors.
+            objects: As for `in_memory.placed`, like the errors.
         """
-        config, given = given_data.placed(self.config, self.folder, data)
+        config, given = in_memory.placed(self.config, self.folder, objects)
         assert config is not None
         return self._replace(config=config, task=given.task)
 

@@ -1,4 +1,4 @@
-"""Data in memory for a mode that uses a run, in place of those that its configuration names."""
+"""Data and a model in memory for a mode that uses a run, in place of those of its configuration."""
 
 import functools
 from collections.abc import Iterator, Mapping
@@ -15,15 +15,16 @@ if TYPE_CHECKING:
 
 
 def placed(
-    config: "Experiment | None", model_dir: str | Path | None, data: Mapping[str, Any]
+    config: "Experiment | None", model_dir: str | Path | None, objects: Mapping[str, Any]
 ) -> "tuple[Experiment | None, Given]":
-    """Makes the task of a run read data in memory.
+    """Makes the task of a run use objects in memory.
 
     Args:
         config: The configuration of the run, or None for a mode that uses several runs, which calls
             `placed` for each.
         model_dir: The directory of the run.
-        data: `train` or `validation` or both, as `runner.fit` takes them.
+        objects: `train` and `validation`, as `runner.fit` takes them, and `model`, a model of the
+            same layers or a function that builds one. All are optional.
 
     Returns:
         The configuration with the size and fingerprint of the data, and the task.
@@ -34,28 +35,30 @@ def placed(
     from runner.config import again
 
     if config is None:
-        return None, Given(data=data)
+        return None, Given(objects=objects)
+    model = objects.get("model")
+    data = {name: value for name, value in objects.items() if name != "model"}
     if not hasattr(task := _task(config, model_dir), "given"):
         raise ConfigError(
-            f"{next(iter(data))}: only runs of runner.fit and of tasks.supervised take data from "
-            "memory; another task has its own data"
+            f"{next(iter(objects))}: only runs of runner.fit and of tasks.supervised take data and "
+            "a model from memory; another task has its own"
         )
     if config.task.train_data.folds and "validation" in data:
         raise ConfigError(
             "validation: the run was validated on folds of its training data: pass train instead"
         )
     readers = {name: functools.partial(_read, value, name) for name, value in data.items()}
-    task.given = _in_memory(readers)
+    task.given = _given(readers, model)
     found = {name: task.data(name) for name in data}
     values = [line for name, part in found.items() for line in _values(name, part)]
     config = again(config, overrides=values)
     task = _task(config, model_dir)
-    task.given = _in_memory(found)
+    task.given = _given(found, model)
     return config, Given(task=task)
 
 
-def _in_memory(data: Mapping[str, Any]) -> sources.Given:
-    return sources.Given(train=data.get("train"), validation=data.get("validation"))
+def _given(data: Mapping[str, Any], model: Any) -> sources.Given:
+    return sources.Given(model, data.get("train"), data.get("validation"), lasting=False)
 
 
 def _read(value: Any, name: str, takes: Any) -> examples.Examples:
