@@ -196,7 +196,7 @@ class SupervisedTask(base_task.Task):
         """Model Garden's step, or the model's own."""
         if not self._own:
             return super().validation_step(inputs, model, metrics)
-        return self._logged(self._own.test(inputs), metrics)
+        return self._logged(self._own.test(inputs, model), metrics)
 
     @tf.autograph.experimental.do_not_convert
     def _logged(self, logs: Any, metrics: Any) -> Any:

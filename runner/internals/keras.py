@@ -179,6 +179,23 @@ def optimizer_replaced(model: Any, optimizer: Any) -> Iterator[None]:
         object.__setattr__(model, "optimizer", before)
 
 
+def adds_losses(model: Any) -> bool:
+    """Whether layers of a called model have added losses in the call, such as of activations."""
+    return any(
+        layer._losses or getattr(layer, "_eager_losses", ()) for layer in model._flatten_layers()
+    )
+
+
+@contextlib.contextmanager
+def call_replaced(model: Any, call: Callable[[Any], Any]) -> Iterator[None]:
+    """A context in which a model of either Keras has the outputs of another function."""
+    object.__setattr__(model, "call", lambda inputs, *_, **__: call(inputs))
+    try:
+        yield
+    finally:
+        object.__delattr__(model, "call")
+
+
 @contextlib.contextmanager
 def losses_recorded(model: Any) -> Iterator[list[tf.Tensor]]:
     """A context that yields a list of what the model's `compute_loss` returns inside it."""

@@ -42,9 +42,17 @@ class OwnSteps:
             return self._logs(self._train_step, batch)
 
     @tf.autograph.experimental.do_not_convert
-    def test(self, batch: Any) -> Mapping[str, Any]:
-        """Evaluates a batch of one replica. Returns the logs of `test_step`, with a `loss`."""
-        return self._logs(self._test_step, batch)
+    def test(self, batch: Any, model: Any) -> Mapping[str, Any]:
+        """Evaluates a batch of one replica. Returns the logs of `test_step`, with a `loss`.
+
+        Args:
+            batch: As for `train`.
+            model: The trained model, or an object that computes its outputs in its place.
+        """
+        if isinstance(model, tf_keras.Model):
+            return self._logs(self._test_step, batch)
+        with keras_internals.call_replaced(self._model, model):
+            return self._logs(self._test_step, batch)
 
     def metrics(self, specs: Any, *, training: bool) -> list["Logged"]:
         """Traces a step, and returns a metric for each value that it returns in addition to a loss.
@@ -59,7 +67,7 @@ class OwnSteps:
         optimizer.build([each.value if _is_keras3(each) else each for each in trained])
 
         def step(*batch: Any) -> None:
-            logs = self.train(batch, optimizer) if training else self.test(batch)
+            logs = self.train(batch, optimizer) if training else self._logs(self._test_step, batch)
             names.extend(name for name in logs if name != LOSS)
 
         run = tf.distribute.get_strategy().run

@@ -39,7 +39,8 @@ def keras(flags: argparse.Namespace, _: list[str]) -> list[str]:
     """Tries each kind with each library, and prints a row for each."""
     wrong = []
     for library in LIBRARIES:
-        for name, kind in KINDS.items():
+        for name in flags.names.split(",") if flags.names else KINDS:
+            kind = KINDS[name]
             start = time.perf_counter()
             folder = flags.folder / f"{name}-{library}".replace(" ", "_")
             problem = _problem(library, kind, folder)

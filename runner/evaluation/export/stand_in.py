@@ -6,13 +6,14 @@ import numpy as np
 import tensorflow as tf
 
 from runner.evaluation.export import signatures
+from runner.internals import keras as keras_internals
 
 
 class StandIn(tf.Module):
     """Replaces a model in a task's steps, and calls `run` instead.
 
     Args:
-        model: Provides its weights' losses, and all other attributes that a task uses.
+        model: Provides its losses, and all other attributes that a task uses.
         own: The model's signature.
 
     Attributes:
@@ -26,6 +27,7 @@ class StandIn(tf.Module):
         super().__init__()
         self._model = model
         self._own = own
+        self._adds_losses = keras_internals.adds_losses(getattr(model, "network", model))
         self.run: signatures.Run = lambda _: {}
         self.examples = 0
         self.one: dict[str, np.ndarray] = {}
@@ -37,6 +39,8 @@ class StandIn(tf.Module):
     def __call__(self, inputs: Any, training: bool | None = None) -> Any:
         """Returns the outputs, structured like the model's."""
         del training
+        if self._adds_losses:  # the file does not have those of activations
+            self._model(inputs, training=False)
         given = signatures.named(inputs, self._own)
         names, specs = list(given), list(self._own.outputs.values())
 
