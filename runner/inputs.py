@@ -34,13 +34,14 @@ import tensorflow as tf
 from official.core import config_definitions
 
 from runner.configuration.settings import PACE, SIZE, STEPS, number, one_of, setting
+from runner.core import user_code
 from runner.data import mixing, order, permutation
 from runner.data.folds import Fold
 from runner.data.sources.mixture import Mixture
 from runner.data.sources.mixture import mixture as mixture  # part of this module's interface
 from runner.data.sources.opening import source as source  # part of this module's interface
 from runner.data.sources.packed import packed as packed  # part of this module's interface
-from runner.data.sources.source import Source
+from runner.data.sources.source import DamagedExampleError, Source
 from runner.errors import ConfigError
 from runner.internals import tensorflow as tf_internals
 
@@ -259,7 +260,8 @@ def place(
         examples. Replica by replica, pipeline by pipeline, they form the global batch in order.
 
     Raises:
-        ConfigError: if there are no examples, no batch size, or the replicas cannot share a batch.
+        ConfigError: if there are no examples, no batch size, the replicas cannot share a batch, or
+            `load` rejects the first examples of a source.
     """
     size = _size(examples)
     share = _share(size, config, input_context, "training")
@@ -267,7 +269,10 @@ def place(
     if isinstance(examples, Source):
         order.record(order.Placement(chosen, share.batch, examples))
     drawn, read = share.drawn(chosen), _reading(examples, load)
-    return _training(size, drawn, read, share, config, augment, block=share.block)
+    dataset = _training(size, drawn, read, share, config, augment, block=share.block)
+    if isinstance(examples, Source):
+        _check_parser(examples, load, share.examples)
+    return dataset
 
 
 def bucketed(
@@ -434,6 +439,22 @@ def _reading(examples: int | Source, load: Load) -> Load:
     if isinstance(examples, Source):
         return lambda index: load_in_graph(examples.load(index))
     return load_in_graph
+
+
+def _check_parser(source: Source, load: Load, batch: int) -> None:
+    """Parses the first example, and a batch if that fails, which shows mistakes before training."""
+    for count in (1, min(batch, len(source))):
+        try:
+            rows = source.read(np.arange(count, dtype=np.int64))
+        except DamagedExampleError:  # it may be left out
+            return
+        try:
+            tf.data.Dataset.from_tensors(rows).map(load).get_single_element()
+        except (tf.errors.InvalidArgumentError, ValueError) as error:
+            said = user_code.summary(error)
+        else:
+            return
+    raise ConfigError(f"{source.identity(0)}: the task cannot parse it: {said}")
 
 
 def _share(

@@ -29,6 +29,7 @@ _FRAME = re.compile(r'^ *File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<func
 _AFTERWORDS = re.compile(r"\n\s*(Call arguments received by|\[\[\{\{node|\[Op:).*", re.DOTALL)
 _GRAPH = re.compile(
     r"^in user code:"
+    r"|^\{\{function_node [^}]*\}\}\s*"
     r"|^Graph execution error:\s*(Detected at node .+\n<stack traces unavailable>\s*)*"
 )
 _KNOWN = (

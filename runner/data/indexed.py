@@ -17,6 +17,7 @@ from official.core import config_definitions
 
 from runner.core import user_code
 from runner.data import order
+from runner.data.sources import opening
 from runner.data.sources.source import DamagedExampleError
 from runner.data.sources.tfrecord import TFRecords
 from runner.errors import ConfigError
@@ -48,7 +49,9 @@ def rebuilt(
     """
     parts = pipelines.taken_apart(dataset)
     share = _share(parts, data, context)
-    source = _records(tuple(sorted(parts.files)))  # a glob has the order of the file system
+    files = tuple(sorted(parts.files))  # a glob has the order of the file system
+    opening.check_numbers(_paths(data.input_path), [Path(file) for file in files])
+    source = _records(files)
     _check_parser(parts, source)
     shuffle = order.Shuffle(len(source), getattr(data, "seed", None) or 0)
     order.record(order.Placement(shuffle, share.batch, source))
@@ -78,6 +81,13 @@ def rebuilt(
     options.deterministic = True
     result = result.map(lambda _, element: element).with_options(parts.options)
     return result.with_options(options).prefetch(tf.data.AUTOTUNE)
+
+
+def _paths(given: Any) -> list[str]:
+    """The paths and patterns that Model Garden accepts as `input_path`."""
+    if isinstance(given, str):
+        return given.split(",")
+    return list(given.as_dict().values() if hasattr(given, "as_dict") else given)
 
 
 def _check_parser(parts: pipelines.Pipeline, source: TFRecords) -> None:

@@ -47,7 +47,9 @@ ATTACKS = {
     "ports": Part("attacks", "a worker's port is in use, or a worker ends during the connection"),
     "hostile": Part("hostile", "names in a bucket lead out of the local copy (needs moto)"),
     "keras": Part(
-        "keras_models", "40 kinds of Keras models are killed, resumed, loaded back, exported"
+        "keras_models",
+        "40 kinds of Keras models are killed, resumed, loaded back, exported",
+        ("names",),
     ),
     "keras_scripts": Part(
         "keras_scripts",
@@ -96,7 +98,7 @@ FLAGS: dict[str, dict[str, Any]] = {
     "workers": {"default": "2", "help": "the runner's flag --workers"},
     "start_seconds": {"type": float, "default": 15.0, "help": "the duration of a start"},
     "only": {"default": "run,nodes,study,evaluator,time", "help": "the parts to run"},
-    "names": {"help": "the scripts; default: the four of the tutorial and its notebook"},
+    "names": {"help": "a selection, separated by commas; default: all that the attack names"},
     "train": {"type": Path, "help": "MNIST as mnist.npz, for its script"},
     "nodes": {"type": int, "default": 1, "help": "the number of nodes to kill"},
     "trials": {"type": int, "default": 200, "help": "the number of trials, a second each"},

@@ -259,3 +259,29 @@ def test_an_index_of_another_file_is_rejected(tmp_path):
     np.save(index, numbers)
     with pytest.raises(ConfigError, match="does not match"):
         inputs.source(path, "tfrecord")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "is_whole"), [("", True), ("a*", True), ("a.tfrecord-0000[02]*", False)]
+)
+def test_a_missing_shard_is_named_unless_a_pattern_selects_some(tmp_path, pattern, is_whole):
+    for number in (0, 2):
+        record_files.write(tmp_path / f"a.tfrecord-{number:05}-of-00003", [b"one"])
+    if not is_whole:
+        assert len(inputs.source(tmp_path / pattern)) == 2
+        return
+    with pytest.raises(ConfigError, match=r"a\.tfrecord-00001-of-00003"):
+        inputs.source(tmp_path / pattern)
+
+
+def test_a_parser_that_rejects_the_records_is_named_before_training(tmp_path):
+    record_files.write(tmp_path / "a.tfrecord", [b"abc"] * 4)
+    records = inputs.source(tmp_path / "a.tfrecord")
+    config = inputs.DataConfig(is_training=True, global_batch_size=2)
+    with pytest.raises(ConfigError, match=r"a.tfrecord, example 0.*DecodeRaw"):
+        inputs.place(records, lambda batch: tf.io.decode_raw(batch, tf.float32), config=config)
+
+    def parse(batch):  # takes batches of one size only
+        return tf.reshape(batch, [2])
+
+    assert next(iter(inputs.place(records, parse, config=config))).shape == [2]

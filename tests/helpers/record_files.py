@@ -3,6 +3,13 @@
 import tensorflow as tf
 
 
+def write(path, records):
+    """Writes one file."""
+    with tf.io.TFRecordWriter(str(path)) as file:
+        for record in records:
+            file.write(record)
+
+
 def numbers(folder, count, shards=1, name="train"):
     """Writes records `0`, `1`, ... one shard after the other; returns the paths."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,10 +1,12 @@
 """Opens a source by the names of its files."""
 
 import glob
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from runner.core import text
 from runner.data.sources.array_record import ArrayRecords
 from runner.data.sources.arrays import Hdf5, NumpyFiles
 from runner.data.sources.image_folder import IMAGES, ImageFolder
@@ -14,6 +16,9 @@ from runner.data.sources.tfds import TfdsSource
 from runner.data.sources.tfrecord import TFRecords
 from runner.errors import ConfigError
 from runner.storage import data_copies, urls
+
+_NUMBERED = re.compile(r"-(\d{5})-of-(\d{5})")  # in the name of a shard
+_PARTIAL = re.compile(r"\d\*|[?[]")  # in a pattern that selects some numbers
 
 _KINDS: dict[str, Any] = {
     "tfrecord": TFRecords,
@@ -59,6 +64,7 @@ def source(path: str | Path | Sequence[str | Path], kind: str = "", **options: A
     if kind != "images":
         local = [file for path in local for file in _inside(path, kind)]
         _check_names(local, name)
+        check_numbers(paths, local)
     opened: Source = _KINDS[kind](local, name, **options)
     return opened
 
@@ -108,6 +114,38 @@ def _kind(paths: Sequence[Path], name: str) -> str:
         found = f"files of several kinds ({', '.join(sorted(kinds))})" if kinds else "no known kind"
         raise ConfigError(f"{name}: {found}: pass kind= one of {', '.join(_KINDS)}")
     return kinds.pop()
+
+
+def check_numbers(paths: Sequence[str | Path], files: Sequence[Path]) -> None:
+    """Checks that no shard of numbered files, such as `a.tfrecord-00000-of-00010`, is missing.
+
+    Args:
+        paths: The directories, files and patterns that the user has given. If one of them is a file
+            or selects some numbers, nothing is checked.
+        files: The files that they name.
+
+    Raises:
+        ConfigError: if there is one.
+    """
+    if not all(_is_whole(str(path)) for path in paths):
+        return
+    found: dict[tuple[Path, str, str, int], set[int]] = {}
+    for file in files:
+        if match := _NUMBERED.search(file.name):
+            start, end = file.name[: match.start()], file.name[match.end() :]
+            key = (file.parent, start, end, int(match[2]))
+            found.setdefault(key, set()).add(int(match[1]))
+    for (folder, start, end, count), numbers in found.items():
+        if lacking := sorted(set(range(count)) - numbers):
+            names = [f"{start}-{number:05}-of-{count:05}{end}" for number in lacking]
+            shards = text.some(names)
+            raise ConfigError(f"{folder}: of {count} shards, these are missing: {shards}")
+
+
+def _is_whole(path: str) -> bool:
+    if glob.has_magic(path):
+        return not _PARTIAL.search(Path(path).name)
+    return Path(path).expanduser().is_dir()
 
 
 def _check_names(paths: Sequence[Path], name: str) -> None:
