@@ -2,6 +2,7 @@
 
 import keras
 from keras import layers
+from keras.models import load_model
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
@@ -27,8 +28,6 @@ model.fit(
     x_train, y_train, epochs=15, validation_data=(x_test, y_test), callbacks=[checkpoint], verbose=2
 )
 
-best = keras.models.load_model(
-    "best.keras"
-)  # runner: best = runner.load_model("runs/best_checkpoint")
+best = load_model("best.keras")
 loss, accuracy = best.evaluate(x_test, y_test, verbose=0)
 print(f"accuracy of the best model: {accuracy:.4f}")

@@ -14,8 +14,8 @@ y = scale(y)
 
 model = keras.Sequential([Dense(32, activation="relu"), Dense(1)])
 model.compile(optimizer="rmsprop", loss="mse", metrics=["mae"])
-history = model.fit(x, y, epochs=10, validation_split=0.25, callbacks=[CSVLogger("log.csv")])
+model.fit(x, y, epochs=10, validation_split=0.25, callbacks=[CSVLogger("log.csv")])
 
-log = pd.read_csv("log.csv")  # runner: log = pd.DataFrame(history.history)
+log = pd.read_csv("log.csv")
 print(log[["loss", "val_loss"]].round(3).to_string(index=False))
 print(f"best validation MAE: {np.min(log['val_mae']):.3f}")

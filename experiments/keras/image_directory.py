@@ -36,6 +36,6 @@ model = keras.Sequential(
         layers.Dense(2, activation="softmax"),
     ]
 )
-model.compile(keras.optimizers.Adam(0.005), "sparse_categorical_crossentropy", ["accuracy"])
+model.compile(keras.optimizers.Adam(0.005), "sparse_categorical_crossentropy", metrics=["accuracy"])
 history = model.fit(train_ds, validation_data=val_ds, epochs=12)
 print("validation accuracy:", round(history.history["val_accuracy"][-1], 3))

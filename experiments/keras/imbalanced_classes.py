@@ -12,7 +12,8 @@ X_train, X_test, y_train, y_test = train_test_split(X, y, stratify=y, random_sta
 scaler = StandardScaler()
 X_train = scaler.fit_transform(X_train)
 X_test = scaler.transform(X_test)
-y_train, y_test = y_train.reshape(-1, 1), y_test.reshape(-1, 1)
+y_train = y_train.reshape(-1, 1).astype("float32")
+y_test = y_test.reshape(-1, 1).astype("float32")
 
 positives = y_train.mean()
 class_weight = {0: 0.5 / (1 - positives), 1: 0.5 / positives}

@@ -12,7 +12,7 @@ x, y = x[order], y[order]
 model = keras.Sequential(
     [keras.Input((4,)), keras.layers.Dense(24, "relu"), keras.layers.Dense(3, "softmax")]
 )
-model.compile(keras.optimizers.Adam(0.01), "sparse_categorical_crossentropy", ["accuracy"])
+model.compile(keras.optimizers.Adam(0.01), "sparse_categorical_crossentropy", metrics=["accuracy"])
 model.fit(x[:100], y[:100], epochs=10, verbose=0)
 model.save("iris.keras")
 before = model.predict(x[100:], verbose=0)
