@@ -83,6 +83,11 @@ def params(folder: Path) -> Path:
     return resolved if resolved.exists() else folder / PARAMS
 
 
+def is_study(folder: Path) -> bool:
+    """Returns whether a directory holds a study."""
+    return (folder / TRIALS).is_dir()
+
+
 def trials(study: Path) -> list[Path]:
     """Returns the directories of a study's trials, by number."""
     return sorted((study / TRIALS).glob("[0-9]*-*"))

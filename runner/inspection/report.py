@@ -47,7 +47,7 @@ def report(
 
 def _page(folder: Path, *, refresh: int) -> tuple[str, bool]:
     """Returns the page about a directory, and whether its run or study has ended."""
-    if study_page.is_study(folder):
+    if layout.is_study(folder):
         return study_page.render(folder, refresh=refresh)
     _check(folder)
     run = Run(folder, strict=False)

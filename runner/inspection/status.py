@@ -8,16 +8,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from runner.core import console, streams, text
+from runner.core import console, layout, streams, text
 from runner.errors import ConfigError
 from runner.history import records
-from runner.inspection import (
-    progress,
-    run_page,
-    runs_table,
-    study_page,
-    timeline,
-)
+from runner.inspection import progress, run_page, runs_table, timeline
 from runner.inspection.progress import Line, Study
 from runner.reporting import table
 from runner.run_directory import goodput, pulse, submitted, supervised
@@ -58,7 +52,7 @@ def status(root: Path, watch: float = 0.0) -> Results:
 
 def _is_one(root: Path) -> bool:
     """Returns whether the directory is that of a run, and not of a study."""
-    return has_begun(root) and not study_page.is_study(root)
+    return has_begun(root) and not layout.is_study(root)
 
 
 def _found(board: progress.Board, root: Path) -> list[Line]:

@@ -23,11 +23,6 @@ _MOST = 200  # configurations in the table
 _UNFINISHED = (State.PENDING, *ACTIVE, State.PAUSED, State.PREEMPTED)
 
 
-def is_study(folder: Path) -> bool:
-    """Returns whether a study has started in this directory."""
-    return (folder / layout.TRIALS).is_dir()
-
-
 def render(folder: Path, *, refresh: int = 0) -> tuple[str, bool]:
     """Returns the page as HTML, and whether every trial has ended."""
     problems: list[str] = []

@@ -57,7 +57,7 @@ def newest(folder: Path) -> Submission | None:
 
 def is_all(folder: Path) -> bool:
     """Returns whether a directory contains only submitted jobs and no part of a run yet."""
-    return not (folder / layout.TRIALS).is_dir() and _path(folder).is_file()
+    return not layout.is_study(folder) and _path(folder).is_file()
 
 
 def _path(folder: Path) -> Path:

@@ -75,7 +75,7 @@ def of(folder: Path, *, whole: bool) -> Facts:
     Raises:
         RunnerError: there is no run or study, or its files are damaged.
     """
-    if is_study(folder):
+    if layout.is_study(folder):
         return _of_study(folder)
     if not (folder / layout.PARAMS).exists():
         raise RunnerError(f"{folder} holds neither a run nor a study")
@@ -98,11 +98,6 @@ def of(folder: Path, *, whole: bool) -> Facts:
         files=[] if _holds_secrets(values) else _there(folder, *_CONFIGURATION),
         best=best if ended and (best / layout.INFO).exists() else None,
     )
-
-
-def is_study(folder: Path) -> bool:
-    """Returns whether a directory holds a study."""
-    return (folder / layout.TRIALS).is_dir()
 
 
 def _of_study(folder: Path) -> Facts:
@@ -132,7 +127,7 @@ def _of_study(folder: Path) -> Facts:
 
 def has_ended(folder: Path, holder: claim_file.Holder | None) -> bool:
     """Returns whether the attempt that held the directory when `holder` was read has ended."""
-    if is_study(folder):
+    if layout.is_study(folder):
         return True
     seen, claim = status.read(folder), folder / layout.CLAIM
     if seen is None or seen.ended or (found := claim_file.look(claim)) is None:

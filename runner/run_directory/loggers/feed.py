@@ -170,7 +170,7 @@ def all_of(folder: Path, name: str, *, whole: bool, rehearses: bool = False) -> 
     Returns:
         For JSON: the number of logged `rows`, and the `run` or the directory of the tables.
     """
-    is_study = facts_.is_study(folder)
+    is_study = layout.is_study(folder)
     trials = [each for each in layout.trials(folder) if (each / layout.PARAMS).exists()]
     count, place = 0, ""
     for each in [*(trials if is_study else ()), folder]:

@@ -66,7 +66,7 @@ def _followed(folder: Path, name: str, log: Log) -> int:
             alive.beat()
             over, begin = run.is_over, time.monotonic()
             try:
-                if facts.is_study(folder):
+                if layout.is_study(folder):
                     feed.all_of(folder, name, whole=False)
                     return 0
                 made = made or feed.of(folder, name)
@@ -93,7 +93,7 @@ def _followed(folder: Path, name: str, log: Log) -> int:
 
 def _turn(folder: Path, name: str) -> contextlib.AbstractContextManager[None]:
     """Waits for the previous attempt's process to log the rest. A study is not locked here."""
-    if facts.is_study(folder):
+    if layout.is_study(folder):
         return contextlib.nullcontext()
     return ledger.alone(folder, name)
 

@@ -7,7 +7,7 @@ from typing import Any
 from runner.core import console, layout, secrets, text
 from runner.core.spelling import did_you_mean
 from runner.errors import ConfigError, RunnerError
-from runner.run_directory.loggers import facts, feed
+from runner.run_directory.loggers import feed
 
 
 def names(given: str) -> list[str]:
@@ -45,7 +45,7 @@ def log(folder: Path, to: Sequence[str], *, dry_run: bool = False) -> dict[str, 
         ConfigError: there is no run, or a library is not installed.
         RunnerError: a logger failed.
     """
-    if not (facts.is_study(folder) or (folder / layout.PARAMS).exists()):
+    if not (layout.is_study(folder) or (folder / layout.PARAMS).exists()):
         raise ConfigError(f"--model_dir={folder} holds neither a run nor a study")
     feed.check_installed(to, f"--to={','.join(to)}")
     logged: dict[str, Any] = {}
