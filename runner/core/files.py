@@ -14,7 +14,7 @@ from runner.core import open_folder, sizes
 from runner.core import text as words
 from runner.errors import RunnerError
 
-_LONGEST_ROW = 1 << 16  # bytes at the end of a file in which the last row is searched
+_TAIL = 1 << 16  # bytes at the end of a file in which its last rows are searched first
 _NO_FLUSH = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)  # some file systems cannot flush directories
 _TEMPORARY = re.compile(r"\..+\.(?P<pid>\d+)\.tmp")  # see `beside`
 
@@ -246,16 +246,23 @@ def read_json_lines(path: Path) -> list[Any]:
     return parse_json_lines(lines, name=str(path))
 
 
-def last_json_line(path: Path) -> Any | None:
-    """Returns the last complete row of a file of any size, or None if there is none."""
+def last_json_lines(path: Path, size: int = _TAIL) -> list[Any]:
+    """Returns the last complete rows of a file of any size, at least one if there is any.
+
+    Raises:
+        ValueError: one of them is not JSON.
+    """
     try:
         with path.open("rb") as file:
-            file.seek(max(file.seek(0, os.SEEK_END) - _LONGEST_ROW, 0))
-            lines = file.read().splitlines()
+            end = file.seek(0, os.SEEK_END)
+            file.seek(max(end - size, 0))
+            content = file.read()
     except FileNotFoundError:
-        return None
-    whole = (loads(line) for line in reversed(lines) if _is_json(line))
-    return next(whole, None)
+        return []
+    lines = content.split(b"\n")[(1 if len(content) < end else 0) : -1]
+    if not lines and len(content) < end:
+        return last_json_lines(path, 8 * size)
+    return [loads(line) for line in lines]
 
 
 def parse_json_lines(lines: Sequence[bytes], *, name: str, first: int = 1) -> list[Any]:

@@ -76,7 +76,7 @@ class EpochTimes:
 
 def _counted(rows: Path) -> tuple[float, float]:
     """Returns the run's time at the last row, and at the last row that ended an epoch."""
-    newest: dict[str, Any] = files.last_json_line(rows) or {}
+    newest: dict[str, Any] = (files.last_json_lines(rows) or [{}])[-1]
     lines = rows.read_bytes().splitlines() if newest else []
     ended = next((line for line in reversed(lines) if b'"epoch_seconds"' in line), b"{}")
     return float(newest.get("seconds", 0.0)), float(json.loads(ended).get("seconds", 0.0))

@@ -30,7 +30,6 @@ MARKS = (layout.PARAMS, layout.RUN, layout.STATUS, layout.TRIAL)
 
 _DAMAGE = (RunnerError, OSError, ValueError, TypeError, KeyError, AttributeError)
 _TASK = re.compile(r"(?m)^ +task = @(?:\w+/)?([\w.]+)\(")
-_TAIL = 1 << 16  # bytes of train.jsonl
 
 Part = TypeVar("Part")
 Columns = dict[str, list[Any]]
@@ -266,7 +265,7 @@ class Run:
     @_part(empty=())
     def newest_rows(self) -> Sequence[Mapping[str, float]]:
         """The last rows of train.jsonl, at least one if there is any. Fast for long runs."""
-        rows = _last_rows(self.directory / layout.TRAINING_ROWS)
+        rows = files.last_json_lines(self.directory / layout.TRAINING_ROWS)
         return [{name: float(value) for name, value in row.items()} for row in rows]
 
     @_part(empty={})
@@ -422,20 +421,6 @@ def _readable(path: Path) -> list[dict[str, Any]]:
     except OSError:
         return []
     return [row for row in rows if isinstance(row, dict)]
-
-
-def _last_rows(path: Path, size: int = _TAIL) -> list[dict[str, Any]]:
-    try:
-        with path.open("rb") as file:
-            end = file.seek(0, 2)
-            file.seek(max(end - size, 0))
-            content = file.read()
-    except FileNotFoundError:
-        return []
-    lines = content.split(b"\n")[(1 if len(content) < end else 0) : -1]
-    if not lines and len(content) < end:
-        return _last_rows(path, 8 * size)
-    return [files.loads(line) for line in lines]
 
 
 def _columns(rows: Iterable[Any]) -> Columns:

@@ -3,10 +3,8 @@
 import contextlib
 import dataclasses
 from pathlib import Path
-from typing import Any
 
 from runner.core import files, layout
-from runner.errors import RunnerError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,9 +47,9 @@ def note(folder: Path, submission: Submission) -> None:
 def newest(folder: Path) -> Submission | None:
     """Returns the last job submitted for the run in `folder`, or None if there is none."""
     try:
-        row: Any = files.last_json_line(_path(folder))
-        return Submission(**row) if row else None
-    except (OSError, RunnerError, TypeError):  # damaged
+        rows = files.last_json_lines(_path(folder))
+        return Submission(**rows[-1]) if rows else None
+    except (OSError, TypeError, ValueError):  # damaged
         return None
 
 
