@@ -10,11 +10,9 @@ import tensorflow as tf
 
 from runner import config
 from runner.configuration import sections
-from runner.core import layout
 from runner.data import batches
 from runner.devices import memory
 from runner.errors import ConfigError
-from runner.history import history
 from runner.runs import build, compiled_model
 from runner.runs.call import Call
 from runner.training import trainer
@@ -53,8 +51,7 @@ def _built(call: Call, size: int, folder: Path) -> trainer.Trainer:
     """Returns a trainer whose data give batches of `size`."""
     compiled_model.bring_optimizer(call.config)
     inside = dataclasses.replace(call, config=_resized(call.config, size), model_dir=folder)
-    rows = history.History(folder / layout.HISTORY)
-    built, _ = build.build_trainer(inside, rows, step=0, evaluates=False)
+    built, _ = build.build_trainer(inside, step=0, evaluates=False)
     built.initialize()
     local = built.strategy.experimental_local_results
     parts = local(next(iter(built.train_dataset)))

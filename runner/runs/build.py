@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 import tensorflow as tf
 import tf_keras
@@ -36,24 +36,16 @@ from runner.training import inner_loop, trainer
 from runner.training import multitask as training_multitask
 
 
-class Skips(Protocol):
-    """A source of the batches that training skips."""
-
-    @property
-    def skipped(self) -> Sequence[windows.Window]:
-        """These batches."""
-
-
 def build_trainer(
-    call: Call, rows: Skips, *, step: int, evaluates: bool
+    call: Call, *, step: int, evaluates: bool, skipped: Sequence[windows.Window] = ()
 ) -> tuple[trainer.Trainer, learning_rate.Scale]:
     """Builds a trainer with all variables created, and its inputs positioned at `step`.
 
     Args:
         call: The configuration, the caller's objects, and the directory where a task may log.
-        rows: The history, which lists the batches to skip.
         step: The step.
         evaluates: Whether the run also evaluates.
+        skipped: The batches that training skips.
 
     Returns:
         The trainer, and the scale of its learning rate.
@@ -77,7 +69,7 @@ def build_trainer(
                 task,
                 model,
                 made,
-                train_dataset=training_inputs(config, task, step, rows, determinism),
+                train_dataset=training_inputs(config, task, step, skipped, determinism),
                 validation_dataset=_validation_inputs(config, task, evaluated)
                 if evaluates
                 else None,
@@ -156,15 +148,15 @@ def training_inputs(
     config: Experiment,
     task: base_task.Task,
     step: int,
-    rows: Skips,
+    skipped: Sequence[windows.Window],
     determinism: Determinism,
 ) -> Any:
-    """Returns the training inputs from `step` on, without the batches that decisions skip."""
+    """Returns the training inputs from `step` on, without the skipped batches."""
     return pipeline.training(
         task,
         multitask.train_data(config.task),
         step=step,
-        skipped=rows.skipped,
+        skipped=skipped,
         limit=config.run.limit_train,
         seed=config.run.seed,
         threads=config.runtime.dataset_num_private_threads,

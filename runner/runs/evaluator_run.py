@@ -144,7 +144,7 @@ class EvaluatorRun:
             paths,
             target,
             inputs=lambda: build.training_inputs(
-                self._config, self.evaluator.task, 0, rows, determinism.Determinism()
+                self._config, self.evaluator.task, 0, rows.skipped, determinism.Determinism()
             ),
             batches=self._config.run.weight_mean.batches,
         )

@@ -191,7 +191,7 @@ def _training_data(
 ) -> Iterable[Any]:
     """Returns the batches that training would continue with after the checkpoint."""
     rows = history.History(call.model_dir / layout.HISTORY)
-    data = build.training_inputs(experiment, made.task, source.step, rows, Determinism())
+    data = build.training_inputs(experiment, made.task, source.step, rows.skipped, Determinism())
     return iter(data)
 
 

@@ -9,9 +9,8 @@ import tensorflow as tf
 
 from runner import config
 from runner.configuration import sections
-from runner.core import console, files, layout
+from runner.core import console, files
 from runner.errors import DivergedError
-from runner.history import history
 from runner.models import learning_rate
 from runner.reporting import rate_curve
 from runner.runs import build, compiled_model
@@ -48,8 +47,7 @@ def find_rate(call: Call, output: Path | None = None, *, dry_run: bool = False) 
         folder = Path(scratch)
         console.announce("building the model ...")
         inside = dataclasses.replace(call, config=swept, model_dir=folder)
-        rows = history.History(folder / layout.HISTORY)
-        built, _ = build.build_trainer(inside, rows, step=0, evaluates=False)
+        built, _ = build.build_trainer(inside, step=0, evaluates=False)
         built.initialize()
         curve = _sweep(built, steps, call)
     found = {"status": "rehearsed" if dry_run else "done", **curve.as_dict()}

@@ -33,7 +33,7 @@ def train(call: Call, *, evaluates: bool) -> Outcome:
     with _opened(call) as (folder, (step, source, skipped)):
         plan = policies.of(call.config, evaluates=evaluates)
         evaluates = bool(plan.grid.evaluations)
-        made = _Trained.build(call, folder, _Skipped(skipped), step, evaluates=evaluates)
+        made = _Trained.build(call, folder, skipped, step, evaluates=evaluates)
         made.begin(Path(source) if source else None)
         metric_names.check(call.config, made.trainer, call.model_dir, evaluates=evaluates)
         sets = _sets(call, made.trainer) if evaluates else {}
@@ -148,12 +148,6 @@ def _evaluating(built: evaluator.Evaluator, sets: Mapping[str, Any]) -> Work:
     }
 
 
-class _Skipped(NamedTuple):
-    """The batches that training skips."""
-
-    skipped: Sequence[windows.Window]
-
-
 class _Trained(NamedTuple):
     """The objects that a follower trains."""
 
@@ -164,11 +158,11 @@ class _Trained(NamedTuple):
 
     @classmethod
     def build(
-        cls, call: Call, folder: Path, skips: _Skipped, step: int, *, evaluates: bool
+        cls, call: Call, folder: Path, skipped: list[windows.Window], step: int, *, evaluates: bool
     ) -> "_Trained":
         """Builds the same objects as the chief, in the same order."""
         inside = dataclasses.replace(call, model_dir=folder)
-        built, scale = build.build_trainer(inside, skips, step=step, evaluates=evaluates)
+        built, scale = build.build_trainer(inside, step=step, evaluates=evaluates, skipped=skipped)
         build.build_costs(call.config, built)
         store = checkpoint_manager.Checkpoints(
             built.checkpoint,
@@ -207,9 +201,8 @@ class _Trained(NamedTuple):
         self.trainer.put_back_extra_state()
         run = self.trainer
         with run.strategy.scope():
-            skips = _Skipped([(first, last) for first, last in skipped])
             run.feed(
-                build.training_inputs(self.call.config, run.task, step, skips, run.determinism)
+                build.training_inputs(self.call.config, run.task, step, skipped, run.determinism)
             )
 
     def _restore(self, path: Path) -> None:

@@ -120,7 +120,7 @@ def _built(
     step = restore.step_of(source) if source else 0
     team.current().open(step, str(source) if source else None, list(rows.skipped))
     trainer, rate_scale = build.build_trainer(
-        call, rows, step=step, evaluates=bool(plan.grid.evaluations)
+        call, step=step, evaluates=bool(plan.grid.evaluations), skipped=rows.skipped
     )
     if source and not team.current().follows:
         input_shards.check(

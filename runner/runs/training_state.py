@@ -120,6 +120,6 @@ class TrainingState:
 
     def inputs(self, step: int = 0) -> Any:
         """Returns the training inputs from `step` on."""
-        run = self.trainer
+        run, skipped = self.trainer, self.history.skipped
         with run.strategy.scope():
-            return build.training_inputs(self.config, run.task, step, self.history, run.determinism)
+            return build.training_inputs(self.config, run.task, step, skipped, run.determinism)

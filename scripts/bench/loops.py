@@ -154,7 +154,6 @@ def side_by_side(folder: Path, pause: rounds.Pause, *, model: str, loop: int) ->
     This excludes the runner's work outside its loops, and differences between processes. Both run
     without deterministic ops, because that setting applies to a whole process.
     """
-    from runner.history import history
     from runner.runs import build
     from runner.runs.call import Call
 
@@ -169,8 +168,7 @@ def side_by_side(folder: Path, pause: rounds.Pause, *, model: str, loop: int) ->
     config.override({"run": {"deterministic": False}})
     bare = bare_loop(model, loop)
     bare()  # traced before layers draw from generators, as in a separate process
-    rows = history.History(folder / "history.jsonl")
-    trainer, _ = build.build_trainer(Call(config, folder), rows, step=0, evaluates=False)
+    trainer, _ = build.build_trainer(Call(config, folder), step=0, evaluates=False)
     steps = tf.constant(loop)
     loops: dict[str, Callable[[], Any]] = {"runner": lambda: trainer.train(steps), "bare": bare}
     calls = max(1, _STEPS[model] // loop)

@@ -3,7 +3,6 @@
 import tensorflow as tf
 import toy
 
-from runner.history import history
 from runner.runs import build, call
 
 MIRRORED = {"runtime": {"distribution_strategy": "mirrored"}, "run": {"logical_cpus": 2}}
@@ -28,10 +27,9 @@ def trainer(tmp_path, *overrides, task=None, **fields):
     made = toy.experiment(**({"dropout": 0.0} | fields))
     for each in (sgd(momentum=0.9), *overrides):
         made.override(each)
-    rows = history.History(tmp_path / "history.jsonl")
     given = call.Given(task=task(made.task) if task else None)
     asked = call.Call(made, tmp_path, given=given)
-    return build.build_trainer(asked, rows, step=0, evaluates=False)[0]
+    return build.build_trainer(asked, step=0, evaluates=False)[0]
 
 
 def train(tmp_path, *overrides, steps=3, **fields):

@@ -10,7 +10,6 @@ from wording import saying, says
 import runner
 from runner import config
 from runner.errors import ConfigError
-from runner.history import history
 from runner.models import optimizer as optimizers
 from runner.reporting import overview
 from runner.runs import build, call
@@ -50,8 +49,7 @@ def trainer(tmp_path, *overrides, groups=(BODY,), kind=Normed):
     for each in overrides:
         made.override(each)
     asked = call.Call(made, tmp_path, given=call.Given(task=kind(made.task)))
-    rows = history.History(tmp_path / "history.jsonl")
-    return build.build_trainer(asked, rows, step=0, evaluates=False)[0]
+    return build.build_trainer(asked, step=0, evaluates=False)[0]
 
 
 def values(model):

@@ -14,7 +14,6 @@ from wording import saying, says
 from runner import config as experiments
 from runner import run_config
 from runner.errors import ConfigError
-from runner.history import history
 from runner.models import learning_rate, optimizer, parameter_groups, weight_averages
 from runner.runs import build
 from runner.runs.call import Call
@@ -36,8 +35,7 @@ def trainer(tmp_path, *overrides, **task):
     made = toy.experiment(dropout=0.0, **task)
     for each in overrides:
         made.override(each)
-    rows = history.History(tmp_path / "history.jsonl")
-    return build.build_trainer(Call(made, tmp_path), rows, step=0, evaluates=False)[0]
+    return build.build_trainer(Call(made, tmp_path), step=0, evaluates=False)[0]
 
 
 class Two:

@@ -114,9 +114,8 @@ def test_a_whole_run_says_nothing(run, capsys):
 
 
 def test_a_checkpoint_from_before_there_was_a_count_is_restored(run):
-    rows = history.History(run / "history.jsonl")
     asked = Call(experiment(60), run)
-    built, _ = build.build_trainer(asked, rows, step=60, evaluates=True)
+    built, _ = build.build_trainer(asked, step=60, evaluates=True)
     path = run / "ckpt-60"
     restore.restore(built.checkpoint, path)
     delattr(built.checkpoint, extra_state.LogState.NAME)

@@ -10,7 +10,6 @@ import tf_keras
 from resumed import state
 
 import runner
-from runner.history import history
 from runner.models import examples, sources
 from runner.runs import build
 from runner.runs.call import Call, Given
@@ -53,9 +52,7 @@ def test_an_evaluation_changes_nothing_of_any_layer(name):
     read = examples.read(data(), "data")
     task.given = sources.Given(lambda: every_layer.model(keras, layers), read, read)
     call = Call(config, Path("run"), given=Given(task=task))
-    trainer, _ = build.build_trainer(
-        call, history.History(Path("history.jsonl")), step=0, evaluates=True
-    )
+    trainer, _ = build.build_trainer(call, step=0, evaluates=True)
     trainer.train(tf.constant(1))
     model = getattr(trainer.model, "network", trainer.model)
     held = every_layer.state(model)

@@ -8,7 +8,6 @@ from wording import saying
 
 from runner import config
 from runner.errors import ConfigError
-from runner.history import history
 from runner.reporting import overview
 from runner.runs import build
 from runner.runs.call import Call
@@ -144,8 +143,7 @@ def experiment(l2, **runtime):
 )
 def test_mixed_precision_and_xla_move_every_weight(tmp_path, runtime):
     asked = Call(experiment(1e-4, distribution_strategy="off", **runtime), tmp_path)
-    rows = history.History(tmp_path / "history.jsonl")
-    trainer, _ = build.build_trainer(asked, rows, step=0, evaluates=False)
+    trainer, _ = build.build_trainer(asked, step=0, evaluates=False)
     model = trainer.model
     before = [weight.numpy() for weight in model.trainable_weights]
     logs = trainer.train(tf.constant(3))

@@ -44,9 +44,8 @@ def test_weights_that_break_with_a_finite_loss_are_never_committed(tmp_path, poi
 
 
 def test_one_value_that_is_not_finite_is_found_and_large_ones_are_none(tmp_path):
-    rows = history.History(tmp_path / "history.jsonl")
     asked = Call(experiment(0), tmp_path)
-    trainer, _ = build.build_trainer(asked, rows, step=0, evaluates=False)
+    trainer, _ = build.build_trainer(asked, step=0, evaluates=False)
     first, *_, last = trainer.model.trainable_variables
     for variable in (first, last):
         variable.assign(tf.fill(variable.shape, np.finfo(np.float32).max))  # their sum overflows

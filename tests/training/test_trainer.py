@@ -6,7 +6,6 @@ import toy
 from wording import saying
 
 from runner.errors import ConfigError, RunnerError
-from runner.history import history
 from runner.runs import build
 from runner.runs.call import Call
 
@@ -25,8 +24,7 @@ def made(tmp_path, *overrides, trains=True, evaluates=True, **task):
     asked = Call(experiment, tmp_path)
     if not trains:
         return build.build_evaluator(asked, tmp_path)
-    rows = history.History(tmp_path / "history.jsonl")
-    return build.build_trainer(asked, rows, step=0, evaluates=evaluates)[0]
+    return build.build_trainer(asked, step=0, evaluates=evaluates)[0]
 
 
 def train(trainer, steps):
