@@ -1,6 +1,10 @@
 """Reads a file to which another process appends lines. Standard library only."""
 
 from pathlib import Path
+from typing import Any
+
+from runner.core import files
+from runner.errors import RunnerError
 
 
 class GrowingFile:
@@ -42,3 +46,15 @@ class GrowingFile:
             self._read += sum(map(len, lines))
             self._last = lines[-1]
         return lines
+
+    def take_rows(self) -> list[Any]:
+        """Returns the values in the new lines, which are JSON.
+
+        Raises:
+            RunnerError: a line is damaged.
+        """
+        lines = self.take()
+        try:
+            return files.parse_json_lines(lines, name=str(self.path), first=self.first)
+        except ValueError as error:
+            raise RunnerError(f"{error}: repair or delete the line") from error

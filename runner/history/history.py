@@ -171,9 +171,7 @@ class Tail:
         return [row for row in waiting if row.step <= step]
 
     def _new(self) -> list[records.Evaluation]:
-        lines, path = self._file.take(), self._file.path
-        first = self._file.first
-        rows = _parsed(path, lambda: files.parse_json_lines(lines, name=str(path), first=first))
+        rows = _parsed(self._file.path, self._file.take_rows())
         own = [row for row in rows if isinstance(row, records.Evaluation) and row.is_own]
         return [row for row in own if self._is_new(row)]
 
@@ -190,14 +188,14 @@ def read(path: Path) -> list[records.Record]:
     Raises:
         RunnerError: it is damaged.
     """
-    return _parsed(path, lambda: files.read_json_lines(path))
-
-
-def _parsed(path: Path, lines: Callable[[], list[Any]]) -> list[records.Record]:
     try:
-        rows = lines()
+        rows = files.read_json_lines(path)
     except ValueError as error:
         raise RunnerError(f"{error}: repair or delete the line") from error
+    return _parsed(path, rows)
+
+
+def _parsed(path: Path, rows: Iterable[Any]) -> list[records.Record]:
     try:
         return [records.parse(row) for row in rows]
     except (AttributeError, KeyError, TypeError, ValueError) as error:

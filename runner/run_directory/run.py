@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from runner.core import files, layout, text
+from runner.core import files, growing_file, layout, text
 from runner.core.spelling import metric_name
 from runner.errors import ConfigError, RunnerError
 from runner.history import best_evaluation, history, records
@@ -283,6 +283,10 @@ class Run:
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise self._no_record from error
 
+    def follow(self, name: str) -> growing_file.GrowingFile:
+        """Opens train.jsonl or system.jsonl to read it while it grows."""
+        return growing_file.GrowingFile(self.directory / name)
+
     def load_model(self, checkpoint: str | int = "", *, model: Any = None) -> Any:
         """Builds the compiled model with the weights that evaluations use. Imports TensorFlow.
 
@@ -376,6 +380,11 @@ def _state_of(
     if code == RunnerError.exit_code:
         return State.FAILED, why
     return State.PREEMPTED, "ended without recording a status"
+
+
+def run_in(directory: Path) -> Run | None:
+    """Returns the run in a directory, or None if there is none yet."""
+    return Run(directory) if is_run(directory) else None
 
 
 def is_held(directory: Path) -> bool:

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from runner.core import layout, secrets
 from runner.errors import RunnerError
-from runner.run_directory import claim_file, status
-from runner.run_directory.run import Run
+from runner.run_directory import claim_file
+from runner.run_directory.run import Run, run_in
 from runner.run_directory.state import State
 from runner.storage import display_names
 
@@ -129,7 +129,8 @@ def has_ended(folder: Path, holder: claim_file.Holder | None) -> bool:
     """Returns whether the attempt that held the directory when `holder` was read has ended."""
     if layout.is_study(folder):
         return True
-    seen, claim = status.read(folder), folder / layout.CLAIM
+    run, claim = run_in(folder), folder / layout.CLAIM
+    seen = run.status if run else None
     if seen is None or seen.ended or (found := claim_file.look(claim)) is None:
         return True
     return found.holder != holder or claim_file.abandoned(claim)

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from runner.core import files, growing_file, layout
+from runner.core import layout
 from runner.errors import RunnerError
-from runner.history import history, records
+from runner.history import records
+from runner.run_directory.run import Run, run_in
 
 TRAINING = "train"
 VALIDATION = "validation"
@@ -48,30 +49,31 @@ class Row(NamedTuple):
 
 
 class Reader:
-    """The rows of one run.
+    """The rows of one run. A study has none.
 
     Args:
         folder: The run's.
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._training = growing_file.GrowingFile(folder / layout.TRAINING_ROWS)
-        self._system = growing_file.GrowingFile(folder / layout.SYSTEM_ROWS)
-        self._clock = _Clock(_begin(folder))
+        if run := run_in(folder):
+            self._training = run.follow(layout.TRAINING_ROWS)
+            self._system = run.follow(layout.SYSTEM_ROWS)
+        self._run = run
 
     def take(self) -> list[Row]:
         """Returns new rows, by step. It may return some rows again."""
-        training = _parsed(self._training)
-        histories = {VALIDATION: self._folder, **_evaluators(self._folder)}
-        found = {source: _history(folder) for source, folder in histories.items()}
+        if not self._run:
+            return []
+        training, run = self._training.take_rows(), Run(self._run.directory)
         if self._training.restarted:
-            self._clock = _Clock(_begin(self._folder))
-        self._clock.set(found[VALIDATION])
+            self._clock = _Clock(_begin(run))
+        self._clock.set(run.history)
         rows = [self._training_row(row) for row in training]
-        for source, each in found.items():
-            rows += _evaluated(source, each)
-        rows += [_system_row(row) for row in _parsed(self._system)]
+        rows += _evaluated(VALIDATION, run.history)
+        for name, history in run.evaluators.items():
+            rows += _evaluated(layout.evaluator(Path(), name).name, history)
+        rows += [_system_row(row) for row in self._system.take_rows()]
         return sorted(rows, key=lambda row: row.step)
 
     def _training_row(self, row: dict[str, Any]) -> Row:
@@ -79,19 +81,10 @@ class Reader:
             step, values = int(row.pop("step")), {name: float(x) for name, x in row.items()}
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise RunnerError(
-                f"{self._folder / layout.TRAINING_ROWS} has a row that is not a training row"
+                f"{self._training.path} has a row that is not a training row"
             ) from error
         time = self._clock.at(step, values.get("steps_per_second", 0.0))
         return Row(TRAINING, str(step), step, time, values)
-
-
-def _parsed(file: growing_file.GrowingFile) -> list[Any]:
-    """Returns the new rows of a file of JSON lines."""
-    try:
-        lines = file.take()
-        return files.parse_json_lines(lines, name=str(file.path), first=file.first)
-    except ValueError as error:
-        raise RunnerError(f"{error}: repair or delete the line") from error
 
 
 class _Clock:
@@ -118,20 +111,12 @@ class _Clock:
         return self._time
 
 
-def _begin(folder: Path) -> float:
+def _begin(run: Run) -> float:
     """Returns the time of the run's first start."""
     try:
-        return float((files.read_json(folder / layout.RUN) or {})["starts"][0]["started"])
+        return float(run.attempts[0]["started"])
     except (IndexError, KeyError, TypeError, ValueError):
-        return folder.stat().st_mtime
-
-
-def _evaluators(folder: Path) -> dict[str, Path]:
-    return {each.name: each for each in layout.evaluators(folder)}
-
-
-def _history(folder: Path) -> list[records.Record]:
-    return history.read(folder / layout.HISTORY)
+        return run.directory.stat().st_mtime
 
 
 def _evaluated(source: str, rows: Iterable[records.Record]) -> Iterable[Row]:
