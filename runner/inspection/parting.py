@@ -5,20 +5,18 @@ still have tensor by tensor.
 """
 
 import dataclasses
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from runner.checkpoints import tensor_bundle
-from runner.core import files, layout, text
+from runner.core import layout, text
 from runner.errors import RunnerError
 from runner.inspection import differences
 from runner.internals import checkpoint_keys
 from runner.run_directory.run import Run
 from runner.run_directory.verification import comparison, tensors
 
-_NAME = re.compile(r"ckpt-(\d+)\.index")
 _SHOWN = 3  # differences of a checkpoint to list
 
 
@@ -84,28 +82,28 @@ def of(first: Path, second: Path) -> Parted:
 
 def _compare_rows(first: Path, second: Path, found: _Found) -> None:
     """Records the first difference of each kind of rows."""
-    old, new = (
-        comparison.by_kind(
-            *(_rows(folder / name, found) for name in (layout.TRAINING_ROWS, layout.HISTORY))
-        )
-        for folder in (first, second)
-    )
+    old, new = (_rows(Run(folder), found) for folder in (first, second))
     for kind in old:
         common = {row["step"] for row in old[kind]} & {row["step"] for row in new[kind]}
         _note_rows(comparison.compare_rows(kind, old[kind], new[kind]), common, found)
 
 
-def _rows(path: Path, found: _Found) -> list[dict[str, Any]]:
-    """Returns the rows of a log. Lines without a step are recorded."""
-    try:
-        rows = files.read_json_lines(path)
-    except (OSError, ValueError) as error:
-        found.note(None, f"{path.name} cannot be compared: {error}")
-        return []
+def _rows(run: Run, found: _Found) -> dict[str, list[Mapping[str, Any]]]:
+    """Returns the rows of a run by kind. Those that cannot be compared are recorded."""
+    rows = _readable(layout.TRAINING_ROWS, lambda: run.training_rows, found)
     good = [row for row in rows if isinstance(row, dict) and isinstance(row.get("step"), int)]
-    if len(good) < len(rows):
-        found.note(None, f"{path}: {text.counted(len(rows) - len(good), 'line')} without a step")
-    return good
+    if bad := len(rows) - len(good):
+        path = run.directory / layout.TRAINING_ROWS
+        found.note(None, f"{path}: {text.counted(bad, 'line')} without a step")
+    return comparison.by_kind(good, _readable(layout.HISTORY, lambda: run.history, found))
+
+
+def _readable(name: str, read: Callable[[], Sequence[Any]], found: _Found) -> Sequence[Any]:
+    try:
+        return read()
+    except (OSError, RunnerError) as error:
+        found.note(None, f"{name} cannot be compared: {error}")
+        return []
 
 
 def _note_rows(part: tensors.Part, common: set[int], found: _Found) -> None:
@@ -125,7 +123,7 @@ def _note_rows(part: tensors.Part, common: set[int], found: _Found) -> None:
 
 def _compare_checkpoints(first: Path, second: Path, found: _Found) -> None:
     """Records the differences in checkpoints that both runs have, including the best ones."""
-    ours, theirs = _checkpoints(first), _checkpoints(second)
+    ours, theirs = Run(first).checkpoints, Run(second).checkpoints
     for name in sorted(ours.keys() & theirs.keys(), key=lambda name: (ours[name], name)):
         step = ours[name]
         try:
@@ -137,21 +135,6 @@ def _compare_checkpoints(first: Path, second: Path, found: _Found) -> None:
             found.note(step, _sentence(name, parts, _variables(first / name)))
         else:
             found.same.add(step)
-
-
-def _checkpoints(folder: Path) -> dict[str, int]:
-    """Returns the names of checkpoints in a run's directory, with their steps."""
-    paths = [*folder.glob("ckpt-*.index"), *folder.glob(f"{layout.BEST}*/ckpt-*.index")]
-    found = {}
-    for path in paths:
-        linked = path.parent != folder and _same(path, folder / path.name)
-        if (match := _NAME.fullmatch(path.name)) and not linked:
-            found[path.relative_to(folder).as_posix().removesuffix(".index")] = int(match[1])
-    return found
-
-
-def _same(path: Path, other: Path) -> bool:
-    return other.exists() and path.samefile(other)
 
 
 def _sentence(name: str, parts: Sequence[tensors.Part], variables: Mapping[str, str]) -> str:

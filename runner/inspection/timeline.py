@@ -3,6 +3,7 @@
 The time between two attempts is drawn short, however long it was. No TensorFlow.
 """
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -159,11 +160,8 @@ def _event(row: Any, by: str) -> Event:
 
 def _saves(run: Run) -> Iterator[Event]:
     """Yields the checkpoints that still exist."""
-    for path in run.directory.glob("ckpt-*.index"):
-        number = path.stem.removeprefix("ckpt-")
-        if number.isdigit():
-            try:
-                when = path.stat().st_mtime
-            except OSError:  # just removed
-                continue
-            yield Event(when, "save", f"checkpoint of step {int(number):,}")
+    for name, step in run.checkpoints.items():
+        path = run.directory / f"{name}.index"
+        if path.parent == run.directory:  # not a best one
+            with contextlib.suppress(OSError):  # just removed
+                yield Event(path.stat().st_mtime, "save", f"checkpoint of step {step:,}")

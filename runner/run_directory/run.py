@@ -29,6 +29,7 @@ MARKS = (layout.PARAMS, layout.RUN, layout.STATUS, layout.TRIAL)
 """A directory with any of these files belongs to a run."""
 
 _DAMAGE = (RunnerError, OSError, ValueError, TypeError, KeyError, AttributeError)
+_CHECKPOINT = re.compile(rf"{layout.CHECKPOINT_NAME}-(\d+)\.index")
 _TASK = re.compile(r"(?m)^ +task = @(?:\w+/)?([\w.]+)\(")
 
 Part = TypeVar("Part")
@@ -249,6 +250,32 @@ class Run:
         """The best of its evaluations, or None if there is none."""
         return self.rule.best(self.evaluations) if self.rule else None
 
+    @_part(empty={})
+    def best_infos(self) -> Mapping[str, Mapping[str, Any]]:
+        """The contents of info.json in each directory of best checkpoints, by its name."""
+        paths = {path.parent.name: path for path in self.directory.glob(f"*/{layout.INFO}")}
+        own = sorted(name for name in paths if not layout.is_evaluator(name))
+        return {name: files.read_json(paths[name]) or {} for name in own}
+
+    @functools.cached_property
+    def checkpoints(self) -> Mapping[str, int]:
+        """The steps of its checkpoints by their names: `ckpt-<step>`, and also `best/ckpt-<step>`.
+
+        A best checkpoint that is a link to another one is left out.
+        """
+        root = self.directory
+        found = {}
+        for path in (*root.glob("*.index"), *root.glob(f"{layout.BEST}*/*.index")):
+            is_link = path.parent != root and _is_same(path, root / path.name)
+            if (match := _CHECKPOINT.fullmatch(path.name)) and not is_link:
+                found[path.relative_to(root).with_suffix("").as_posix()] = int(match[1])
+        return found
+
+    @functools.cached_property
+    def training_rows(self) -> Sequence[Mapping[str, Any]]:
+        """The rows of train.jsonl, oldest first."""
+        return self._json_lines(layout.TRAINING_ROWS)
+
     @functools.cached_property
     def training(self) -> Columns:
         """The columns of train.jsonl, of equal length, with None where a row lacks a value.
@@ -430,6 +457,13 @@ def _readable(path: Path) -> list[dict[str, Any]]:
     except OSError:
         return []
     return [row for row in rows if isinstance(row, dict)]
+
+
+def _is_same(path: Path, other: Path) -> bool:
+    try:
+        return path.samefile(other)
+    except FileNotFoundError:
+        return False
 
 
 def _columns(rows: Iterable[Any]) -> Columns:

@@ -13,6 +13,7 @@ RUN = """
 import json, pathlib, signal, sys, time
 folder = pathlib.Path(sys.argv[-1].removeprefix("--model_dir="))
 folder.mkdir(exist_ok=True)
+(folder / "run.json").touch()
 if "polite" in sys.argv:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 for step in range(1, 1 + int(sys.argv[1])):
@@ -77,6 +78,7 @@ def test_no_process_is_left_behind(tmp_path):
 
 def test_the_last_row_is_the_last_whole_one(tmp_path):
     assert child_run.last_row(tmp_path) == 0
+    (tmp_path / "run.json").touch()
     files.append_json_line(tmp_path / "train.jsonl", {"step": 10})
     with (tmp_path / "train.jsonl").open("a") as rows:
         rows.write(json.dumps({"step": 20})[:-1])

@@ -100,7 +100,8 @@ def test_the_same_evaluations_in_another_order_are_found(make):
 
 def test_a_decision_that_only_one_run_took_is_found(make):
     first, second = make("a"), make("b")
-    files.append_json_line(second / "history.jsonl", {"kind": "rollback", "step": 20})
+    stop = records.Stop(20, "an evaluator", "no gain", 0.0)
+    history.History(second / "history.jsonl").append(stop)
     says(only(found(first, second), "decisions"), "step 20 only second")
 
 

@@ -5,7 +5,6 @@ with child_run.ChildRun([sys.executable, "-m", "runner", ...], model_dir, note=p
         run.interrupt(signal.SIGKILL)
 """
 
-import json
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,8 +12,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from runner.checkpoints import checkpoint_files, restore
-from runner.core import layout
 from runner.core.child import Child
+from runner.run_directory.run import run_in
 
 _NOTE_SECONDS = 10.0
 
@@ -118,12 +117,8 @@ def _interrupted(child: Child, number: signal.Signals) -> int | None:
 
 def last_row(model_dir: Path) -> int:
     """Returns the step of the newest training row, or 0 if there is none."""
-    try:
-        text = (model_dir / layout.TRAINING_ROWS).read_bytes()
-    except FileNotFoundError:
-        return 0
-    rows = text[: text.rfind(b"\n") + 1].splitlines()
-    return int(json.loads(rows[-1])["step"]) if rows else 0
+    run = run_in(model_dir)
+    return int(run.newest_rows[-1]["step"]) if run and run.newest_rows else 0
 
 
 def committed(model_dir: Path) -> int:

@@ -13,9 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from runner.core import files, layout
+from runner.core import layout
 from runner.errors import RunnerError
 from runner.history import records
+from runner.run_directory.run import Run
 from runner.run_directory.verification import tensors
 
 TRAINING_ROWS, EVALUATIONS, DECISIONS = "training rows", "evaluations", "decisions"
@@ -30,30 +31,29 @@ def compare(first: Path, second: Path) -> list[tensors.Part]:
     Raises:
         RunnerError: one of them has no checkpoint.
     """
-    names = (layout.TRAINING_ROWS, layout.HISTORY)
-    old, new = (
-        by_kind(*(files.read_json_lines(folder / name) for name in names))
-        for folder in (first, second)
-    )
+    checkpoints = tensors.compare(_newest(first), _newest(second))
+    runs = Run(first), Run(second)
+    old, new = (by_kind(run.training_rows, run.history) for run in runs)
     return [
-        *tensors.compare(_newest(first), _newest(second)),
+        *checkpoints,
         *(
             compare_rows(kind, old[kind], new[kind])
             for kind in old
             if kind == TRAINING_ROWS or old[kind] or new[kind]
         ),
-        *_best(first, second),
+        *_best(*runs),
     ]
 
 
 def by_kind(
-    training: Sequence[Mapping[str, Any]], history: Sequence[Mapping[str, Any]]
+    training: Sequence[Mapping[str, Any]], history: Sequence[records.Record]
 ) -> dict[str, list[Mapping[str, Any]]]:
-    """Groups the rows of train.jsonl and of history.jsonl by kind."""
+    """Groups the rows of a run by kind."""
+    rows = [row.as_dict() for row in history]
     return {
         TRAINING_ROWS: list(training),
-        EVALUATIONS: [row for row in history if "metrics" in row],
-        DECISIONS: [row for row in history if "metrics" not in row],
+        EVALUATIONS: [row for row in rows if "metrics" in row],
+        DECISIONS: [row for row in rows if "metrics" not in row],
     }
 
 
@@ -100,11 +100,10 @@ def _newest(model_dir: Path) -> Path:
     return path
 
 
-def _best(first: Path, second: Path) -> Iterator[tensors.Part]:
+def _best(first: Run, second: Run) -> Iterator[tensors.Part]:
     """Compares the best checkpoints, if either run has any."""
-    found = {path.parent.name for run in (first, second) for path in run.glob(f"*/{layout.INFO}")}
-    for name in sorted(folder for folder in found if not layout.is_evaluator(folder)):
-        old, new = (files.read_json(run / name / layout.INFO) or {} for run in (first, second))
+    for name in sorted({*first.best_infos, *second.best_infos}):
+        old, new = (run.best_infos.get(name, {}) for run in (first, second))
         if old != new:
             changed = dict(_differing_fields(old, new))
             fields = ({field: pair[n] for field, pair in changed.items()} for n in (0, 1))
@@ -113,7 +112,9 @@ def _best(first: Path, second: Path) -> Iterator[tensors.Part]:
                 f"{name} checkpoint", 1, (tensors.Difference(f"{name}/{layout.INFO}", what),)
             )
             continue
-        parts = tensors.compare(first / name / old["checkpoint"], second / name / new["checkpoint"])
+        parts = tensors.compare(
+            *(run.directory / name / old["checkpoint"] for run in (first, second))
+        )
         differences = tuple(difference for part in parts for difference in part.differences)
         yield tensors.Part(f"{name} checkpoint", sum(part.compared for part in parts), differences)
 
