@@ -227,6 +227,11 @@ class Run:
         """The final tests of its weights, oldest first."""
         return [row for row in self._rows if isinstance(row, records.Test)]
 
+    @property
+    def skipped(self) -> Sequence[tuple[int, int]]:
+        """The batches that training skips because of rollbacks."""
+        return [row.skipped for row in self.history if isinstance(row, records.Rollback)]
+
     @functools.cached_property
     def rule(self) -> best_evaluation.BestRule | None:
         """The rule that selects the best evaluation, or None if no metric is configured."""

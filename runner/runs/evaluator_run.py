@@ -23,6 +23,7 @@ from runner.evaluation import (
 from runner.history import history, policies, records
 from runner.reporting import progress, writers
 from runner.run_directory import watch
+from runner.run_directory.run import run_in
 from runner.runs import build, evaluations
 from runner.runs.call import Call
 from runner.storage import display_names
@@ -138,13 +139,14 @@ class EvaluatorRun:
         some = steps if len(steps) <= _NAMED else (steps[0], "to", steps[-1], len(steps))
         name = "-".join(map(str, ("mean", *some)))
         target = self._folder / name / checkpoint_files.name_of(steps[-1])
-        rows = history.History(self._model_dir / layout.HISTORY)
+        run = run_in(self._model_dir)
+        skipped = run.skipped if run else ()
         weight_mean.write(
             self.evaluator,
             paths,
             target,
             inputs=lambda: build.training_inputs(
-                self._config, self.evaluator.task, 0, rows.skipped, determinism.Determinism()
+                self._config, self.evaluator.task, 0, skipped, determinism.Determinism()
             ),
             batches=self._config.run.weight_mean.batches,
         )

@@ -17,8 +17,9 @@ from runner.data.determinism import Determinism
 from runner.errors import ConfigError, RejectedError
 from runner.evaluation import evaluator
 from runner.evaluation.export import candidates, card, conversion, gate, pretrained, versions
-from runner.history import history, policies
+from runner.history import policies
 from runner.run_directory import claim
+from runner.run_directory.run import run_in
 from runner.runs import build, dry_run
 from runner.runs.call import Call, Given, Outcome, Results
 from runner.storage import display_names
@@ -190,8 +191,9 @@ def _training_data(
     source: _Source,
 ) -> Iterable[Any]:
     """Returns the batches that training would continue with after the checkpoint."""
-    rows = history.History(call.model_dir / layout.HISTORY)
-    data = build.training_inputs(experiment, made.task, source.step, rows.skipped, Determinism())
+    run = run_in(call.model_dir)
+    skipped = run.skipped if run else ()
+    data = build.training_inputs(experiment, made.task, source.step, skipped, Determinism())
     return iter(data)
 
 

@@ -23,6 +23,7 @@ from runner.data.sources.source import Identity
 from runner.errors import ConfigError
 from runner.history import history, policies, records
 from runner.reporting import table
+from runner.run_directory.run import Run
 from runner.run_directory.verification import tensors
 from runner.runs import open_run, training_run
 from runner.runs.call import Call
@@ -199,7 +200,7 @@ def _copied(model_dir: Path, experiment: config.Experiment, folder: Path, *, bef
     """Links the newest checkpoint before a step into `folder`, with its logs. Returns its step."""
     best = list(policies.of(experiment).best_folders)
     there = {step: path for path in _checkpoints(model_dir, best) if (step := _step(path)) < before}
-    rows = [row for row in history.read(model_dir / layout.HISTORY) if _came_before(row, before)]
+    rows = [row for row in Run(model_dir).history if _came_before(row, before)]
     step = max(there, default=0)
     if there:
         copied = folder / there[step].name

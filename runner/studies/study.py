@@ -16,6 +16,7 @@ from runner.core import console, files, layout, text
 from runner.errors import ConfigError, RunnerError
 from runner.run_directory import claim, leftovers
 from runner.run_directory.loggers import feed, launch
+from runner.run_directory.run import has_begun
 from runner.run_directory.state import ACTIVE, State
 from runner.runs import notifications
 from runner.runs.call import Call
@@ -56,7 +57,7 @@ def study(call: Call, *, dry_run: bool = False) -> dict[str, Any]:
     """
     call.loaded_from()
     folder = call.model_dir
-    if (folder / layout.HISTORY).exists() or (folder / layout.STATUS).exists():
+    if has_begun(folder):
         raise ConfigError(
             f"--model_dir={folder} is the directory of a run; choose another one for the study"
         )

@@ -10,12 +10,11 @@ from runner.config import Experiment
 from runner.configuration import multitask, printing
 from runner.core import console, layout
 from runner.errors import ConfigError
-from runner.run_directory import status
+from runner.run_directory.run import Run
+from runner.run_directory.state import FINISHED
 from runner.runs import in_memory, predict
 from runner.storage import display_names
 
-_TRIALS = "trials"  # in a study's directory
-_ENDED = ("done", "stopped")
 _CHOOSE = {"split", "held_out", "folds", "fold"}  # in addition to the fields of a source
 
 
@@ -106,11 +105,13 @@ def _of(folder: Path, is_given: bool) -> list[Path]:
                 f"{folder} is a run, not a study: name others, too: {{runs}}", runs="a,b,c"
             )
         return [folder]
-    trials = sorted(path.parent for path in (folder / _TRIALS).glob(f"*/{layout.PARAMS}"))
+    trials = [path for path in layout.trials(folder) if (path / layout.PARAMS).exists()]
     if not trials:
         kind = "a run or a study" if is_given else "a study (--runs=a,b,c names runs)"
-        raise ConfigError(f"{folder} is not {kind}: it has no {layout.PARAMS} and no {_TRIALS}/")
-    ended = [path for path in trials if (found := status.read(path)) and found.state in _ENDED]
+        raise ConfigError(
+            f"{folder} is not {kind}: it has no {layout.PARAMS} and no {layout.TRIALS}/"
+        )
+    ended = [path for path in trials if (seen := Run(path).status) and seen.state in FINISHED]
     if rest := len(trials) - len(ended):
         name = display_names.of(folder)
         console.say(f"{name}: skipping {rest} of {len(trials)} trials that have not finished")
