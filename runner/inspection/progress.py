@@ -14,7 +14,8 @@ from typing import Any
 from runner.errors import RunnerError
 from runner.inspection import rows
 from runner.inspection.rows import Row
-from runner.run_directory import pulse, status, supervised
+from runner.run_directory import pulse, submitted
+from runner.run_directory.run import Run
 from runner.run_directory.state import ACTIVE, UNRESPONSIVE_SECONDS, State
 
 UNFINISHED = (*ACTIVE, State.PENDING, State.PAUSED, State.PREEMPTED)
@@ -35,6 +36,7 @@ class Line:
         sign: The last heartbeat of its process, or None.
         ended: When it ended, in seconds since the epoch by its machine's clock, or None if unknown.
         workers: The number of its workers, if a supervisor starts them.
+        job: The last job submitted for it, or None.
     """
 
     row: Row
@@ -44,6 +46,7 @@ class Line:
     sign: pulse.Sign | None = None
     ended: float | None = None
     workers: int = 1
+    job: submitted.Submission | None = None
 
     @property
     def end(self) -> int | None:
@@ -133,23 +136,23 @@ class Board:
         return all(each.look().is_known for each in self._pulses.values())
 
     def _line(self, row: Row) -> Line:
-        seen = None
         try:
-            seen = status.read(row.folder)
+            run = Run(row.folder, strict=False)
             if row.state in ACTIVE:
-                return self._running(row, seen)
-        except (RunnerError, OSError, ValueError):  # damaged, or just removed
-            pass
-        return Line(row, row.state, row.step, ended=seen.heartbeat if seen else None)
+                return self._running(row, run)
+            ended = run.status.heartbeat if run.status else None
+            return Line(row, row.state, row.step, ended=ended, job=run.submission)
+        except (RunnerError, OSError, ValueError):  # it cannot be read, or was just removed
+            return Line(row, row.state, row.step)
 
-    def _running(self, row: Row, seen: status.Status | None) -> Line:
+    def _running(self, row: Row, run: Run) -> Line:
         sign = self._pulses.setdefault(row.folder, pulse.Pulse(row.folder)).look()
         is_quiet = sign.seconds > UNRESPONSIVE_SECONDS
         state = State.UNRESPONSIVE if is_quiet else State.RUNNING
-        step = status.reached(row.folder)
-        pace = _pace(seen.spent if seen else None) or row.rate
-        hosts = (supervised.read(row.folder) or {}).get("hosts")
-        return Line(row, state, step, pace, sign, workers=len(hosts) if hosts else 1)
+        pace = _pace(run.status.spent if run.status else None) or row.rate
+        hosts = (run.workers or {}).get("hosts")
+        workers = len(hosts) if hosts else 1
+        return Line(row, state, run.reached, pace, sign, workers=workers, job=run.submission)
 
 
 def _pace(spent: Mapping[str, float] | None) -> float | None:

@@ -14,7 +14,7 @@ from runner.history import records
 from runner.inspection import progress, run_page, runs_table, timeline
 from runner.inspection.progress import Line, Study
 from runner.reporting import table
-from runner.run_directory import goodput, pulse, submitted, supervised
+from runner.run_directory import goodput, pulse, supervised
 from runner.run_directory.run import Run, has_begun
 from runner.run_directory.state import ACTIVE
 from runner.runs.call import Results
@@ -79,7 +79,7 @@ def _one(folder: Path, line: Line) -> Results:
     """Shows one run in full, including its metrics and its time breakdown."""
     run = Run(folder, strict=False)
     console.say(run_page.sentence(run))
-    console.say("\n".join([*_shown([line], is_one=True), *supervised.lines(folder)]))
+    console.say("\n".join([*_shown([line], is_one=True), *supervised.lines(run.workers)]))
     if found := run_page.results(run):
         shown = [found["head"], *found["rows"][:12]]
         console.say("\n".join(table.aligned(shown, left=1, width=console.STDERR.width)))
@@ -94,14 +94,14 @@ def _one(folder: Path, line: Line) -> Results:
         "metrics": records.plain(last[0].metrics) if last else {},
         "best": {"step": best.step, "metrics": records.plain(best.metrics)} if best else None,
         "goodput": run.time.as_dict(),
-        "workers": supervised.read(folder),
+        "workers": run.workers,
         "model_dir": str(run.directory),
     }
 
 
 def _several(root: Path, lines: Sequence[Line]) -> Results:
     active = [each for each in lines if each.state in ACTIVE]
-    jobs = {each.row.name: submitted.newest(each.row.folder) for each in lines if not each.ended}
+    jobs = {each.row.name: each.job for each in lines if not each.ended}
     waiting = {name: job for name, job in jobs.items() if job and not job.has_begun}
     return {
         "status": "running" if active else "waiting" if waiting else "done",

@@ -11,7 +11,7 @@ from runner.core import child, console, growing_file, text
 from runner.errors import RunnerError
 from runner.launch import ray, ray_connection
 from runner.launch.job import Job, Plan
-from runner.run_directory import status
+from runner.run_directory.run import reached
 from runner.studies import places
 
 _POLL_SECONDS = 0.2
@@ -140,4 +140,4 @@ class _Task:
 
     @property
     def _reached(self) -> int:
-        return status.reached(Path(self._job.model_dir)) if self._job.model_dir else 0
+        return reached(Path(self._job.model_dir)) if self._job.model_dir else 0

@@ -11,7 +11,7 @@ from runner.core.child import ending
 from runner.launch import rules
 from runner.launch.membership import Generation, Meeting, Verdict
 from runner.launch.worker import Place, Worker
-from runner.run_directory import status
+from runner.run_directory.run import reached
 
 _FINAL = (2, 3, 4, 5)  # rerunning the command would end the same way
 _POLL_SECONDS = 0.1
@@ -61,7 +61,7 @@ class Round:
         self._seen: Verdict | None = None
         self._looked = 0.0
         self._formed = False
-        self._folder, self._step = folder, status.reached(folder)
+        self._folder, self._step = folder, reached(folder)
         self.workers = [Worker(command, place, clock=clock) for place in places]
 
     @property
@@ -74,14 +74,14 @@ class Round:
         """Whether the workers have found each other, by their heartbeats or the run's progress."""
         if not self._formed:
             says = all(worker.has_formed for worker in self.workers)
-            self._formed = says or status.reached(self._folder) != self._step
+            self._formed = says or reached(self._folder) != self._step
         return self._formed
 
     @property
     def has_progressed(self) -> bool:
         """Whether it has trained a step."""
         says = any(worker.shows.get("step") is not None for worker in self.workers)
-        return says or status.reached(self._folder) != self._step
+        return says or reached(self._folder) != self._step
 
     def decided(self, seconds: float = 0.5) -> Verdict | None:
         """Returns the verdict that any supervisor has declared, polled every `seconds`."""

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from runner.core import text
 from runner.errors import RunnerError
-from runner.run_directory import params
+from runner.run_directory.run import Run
 
 _HOUR = 3600.0
 
@@ -41,7 +41,7 @@ class Rules:
     def of(cls, folder: Path) -> Self:
         """Reads the rules that the chief of the run in `folder` has written, or the defaults."""
         try:
-            run = params.read(folder)["run"]
+            run = Run(folder).params["run"]
             given: Mapping[str, Any] = run.get("workers") or {}
             found = {name: given[name] for name in _FIELDS if name in given}
             return cls(

@@ -18,7 +18,8 @@ from typing import Any
 from runner.core import child, console, files, layout, signals
 from runner.errors import GaveUpError
 from runner.launch import slurm_job
-from runner.run_directory import status
+from runner.run_directory.run import reached, run_in
+from runner.run_directory.status import Status
 
 PREEMPTED = 128 + signal.SIGTERM
 """The exit code of a command that SIGTERM has ended gracefully."""
@@ -40,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
         "--by_status", action="store_true", help="derive the exit code from the run's status"
     )
     given = parser.parse_args(arguments[:cut])
-    began, before, reached = time.monotonic(), _status(given.folder), _reached(given.folder)
+    began, before, first = time.monotonic(), _status(given.folder), _reached(given.folder)
     code = _run(arguments[cut + 1 :])
     after = _status(given.folder)
     if given.by_status and after and after != before and after.ended:
@@ -52,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
         return code
     index = os.environ.get("JOB_COMPLETION_INDEX")  # set by Kubernetes to number the pods of a job
     job = slurm_job.name() if slurm else "-".join(filter(None, [given.job, index]))
-    row = {"from": reached, "to": _reached(given.folder), "seconds": time.monotonic() - began}
+    row = {"from": first, "to": _reached(given.folder), "seconds": time.monotonic() - began}
     starts = given.logs / f"{given.launcher}-{job}.jsonl"
     if (idle := _idle(starts, row)) >= given.tries:
         console.say(
@@ -88,15 +89,16 @@ def _run(command: Sequence[str]) -> int:
     return child.exit_status(code)
 
 
-def _status(folder: Path | None) -> status.Status | None:
-    return status.read(folder) if folder else None
+def _status(folder: Path | None) -> Status | None:
+    run = run_in(folder) if folder else None
+    return run.status if run else None
 
 
 def _reached(folder: Path | None) -> int | None:
     """Returns the steps that a run, or all trials of a study, have made, or None if unknown."""
     if folder is None:
         return None
-    return sum(status.reached(each) for each in [folder, *layout.trials(folder)])
+    return sum(reached(each) for each in [folder, *layout.trials(folder)])
 
 
 def _idle(starts: Path, row: dict[str, Any]) -> int:

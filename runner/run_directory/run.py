@@ -8,6 +8,7 @@
 Each part is read when it is first accessed, and then cached.
 """
 
+import contextlib
 import functools
 import math
 import re
@@ -20,7 +21,7 @@ from runner.core import files, growing_file, layout, text
 from runner.core.spelling import metric_name
 from runner.errors import ConfigError, RunnerError
 from runner.history import best_evaluation, history, records
-from runner.run_directory import claim_file, goodput, params, status, submitted
+from runner.run_directory import claim_file, goodput, params, status, submitted, supervised
 from runner.run_directory.params import Values
 from runner.run_directory.state import ACTIVE, UNRESPONSIVE_SECONDS, State
 from runner.run_directory.status import Status
@@ -132,6 +133,13 @@ class Run:
             return self.status.step
         return int(self.newest_rows[-1].get("step", 0)) if self.newest_rows else 0
 
+    @property
+    def reached(self) -> int:
+        """The last training step known to be completed. Right even after a kill, unlike `step`."""
+        with contextlib.suppress(OSError, ValueError):
+            return int((self.directory / layout.STEP).read_bytes())
+        return max([self.step, *(int(row.get("step", 0)) for row in self.newest_rows[-1:])])
+
     @_part(empty={})
     def params(self) -> Values:
         """The resolved configuration: params.yaml."""
@@ -196,6 +204,16 @@ class Run:
             if not known or not isinstance(row.get("reason"), str):
                 raise RunnerError(f"{path} has a row that is not an attempt; delete it")
         return rows
+
+    @functools.cached_property
+    def submission(self) -> submitted.Submission | None:
+        """The last job that `--launch` submitted for it, or None if there is none."""
+        return submitted.newest(self.directory)
+
+    @functools.cached_property
+    def workers(self) -> Mapping[str, Any] | None:
+        """The record of its workers, or None if it had no supervisor. See `supervised.read`."""
+        return supervised.read(self.directory)
 
     @functools.cached_property
     def history(self) -> Sequence[records.Record]:
@@ -417,6 +435,11 @@ def _state_of(
 def run_in(directory: Path) -> Run | None:
     """Returns the run in a directory, or None if there is none yet."""
     return Run(directory) if is_run(directory) else None
+
+
+def reached(directory: Path) -> int:
+    """Returns the last training step known to be completed in a directory, or 0 without a run."""
+    return Run(directory, strict=False).reached if is_run(directory) else 0
 
 
 def is_held(directory: Path) -> bool:

@@ -11,6 +11,7 @@ from runner.configuration import gin_export, multitask, printing, registry
 from runner.core import console, files, layout, secrets, signals, user_code
 from runner.errors import ConfigError, LostError
 from runner.run_directory import claim, config_change, data_files, provenance, spent, status
+from runner.run_directory.run import reached
 from runner.run_directory.state import State
 from runner.storage import display_names
 
@@ -105,7 +106,7 @@ class Session:
         else:
             configuration.write(folder)
         if self._trains:
-            self._reached = status.reached(folder)
+            self._reached = reached(folder)
             file = status.StatusFile(folder, spent=self.spent)
             self._status = self._contexts.enter_context(file)
             self._step = self._status.step

@@ -105,18 +105,6 @@ def before(model_dir: Path, note: console.Note = console.say) -> Status | None:
         return None
 
 
-def reached(model_dir: Path) -> int:
-    """Returns the last training step that the newest attempt is known to have completed, or 0."""
-    with contextlib.suppress(OSError, ValueError):
-        return int((model_dir / layout.STEP).read_bytes())
-    seen, row = (
-        before(model_dir, lambda _: None),
-        files.last_json_line(model_dir / layout.TRAINING_ROWS),
-    )
-    logged = row.get("step") if isinstance(row, dict) else None
-    return max(seen.step if seen else 0, logged if isinstance(logged, int) else 0)
-
-
 def after(error: BaseException) -> State:
     """Returns the state of a run that `error` ended."""
     if isinstance(error, signals.Interrupted):

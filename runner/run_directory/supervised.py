@@ -50,9 +50,8 @@ def _is_whole(found: Mapping[str, Any]) -> bool:
     )
 
 
-def lines(model_dir: Path) -> list[str]:
+def lines(found: Mapping[str, Any] | None) -> list[str]:
     """Describes the workers, the slow ones among them, and the last restarts."""
-    found = read(model_dir)
     if not found:
         return []
     hosts, restarts = found["hosts"], found["restarts"]

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from runner.core import layout
 from runner.run_directory import status
+from runner.run_directory.run import reached
 from runner.run_directory.verification import child_run
 from scripts import processes
 from scripts.bench import rounds
@@ -79,7 +80,7 @@ def _training() -> Iterator[tuple[child_run.ChildRun, Path]]:
         folder = Path(scratch) / "run"
         with child_run.ChildRun(processes.runner("train", *_FLAGS), folder) as supervisor:
             workers = folder / layout.WORKERS
-            processes.until(lambda: _trains(workers, 0) and status.reached(folder) > 1000)
+            processes.until(lambda: _trains(workers, 0) and reached(folder) > 1000)
             yield supervisor, folder
 
 

@@ -25,6 +25,7 @@ import slurm_cluster
 
 from runner.core import files, layout
 from runner.run_directory import status
+from runner.run_directory.run import reached
 from runner.studies import trial
 from scripts import processes
 from scripts.chaos import results
@@ -67,9 +68,9 @@ class Slurm:
 
     def preempt(self, job: str, run: Path, steps: int, command: list[str]) -> None:
         """Preempts a job after more than `steps` steps, and waits until it is pending again."""
-        self.wait(lambda: status.reached(run) > steps)
+        self.wait(lambda: reached(run) > steps)
         subprocess.run([*command, job], check=True)
-        print(f"{' '.join(command)} at step {status.reached(run):,}", flush=True)
+        print(f"{' '.join(command)} at step {reached(run):,}", flush=True)
         self.wait(lambda: state(job) == "PENDING")
 
     def end(self, *jobs: str) -> None:
@@ -83,7 +84,7 @@ def preempted_often(slurm: Slurm) -> list[str]:
     before = 0
     for command in WAYS.values():
         slurm.preempt(job, run, before, command)
-        before = status.reached(run)
+        before = reached(run)
     slurm.end(job)
     subprocess.run(
         [*processes.runner(), *RUN, f"--model_dir={run.with_name('alone')}"],
@@ -144,7 +145,7 @@ def out_of_time(slurm: Slurm) -> list[str]:
     time_limit = ["--gin.LaunchConfig.time='0:02:00'", "--gin.LaunchConfig.grace_seconds=50"]
     steps = "--gin.TrainerConfig.train_steps=10000000"
     job, run = slurm.launch("run", "--mode=train", *SHORT, *time_limit, steps)
-    slurm.wait(lambda: status.reached(run) > 0)
+    slurm.wait(lambda: reached(run) > 0)
     slurm.wait(lambda: state(job) != "RUNNING")
     seen = status.read(run)
     print(f"{state(job)}, {seen}")
@@ -161,7 +162,7 @@ def saved(run: Path) -> int:
 def running(study: Path) -> list[Path]:
     """Returns the trials of a study that have done a step and have not ended."""
     states = [(folder, status.read(folder)) for folder in layout.trials(study)]
-    return [run for run, seen in states if seen and not seen.ended and status.reached(run)]
+    return [run for run, seen in states if seen and not seen.ended and reached(run)]
 
 
 def state(job: str) -> str:

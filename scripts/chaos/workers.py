@@ -25,7 +25,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from runner.run_directory import status, supervised
+from runner.run_directory import supervised
+from runner.run_directory.run import reached
 from runner.run_directory.verification import child_run
 from scripts.chaos import results
 
@@ -75,7 +76,7 @@ class Run:
     @property
     def step(self) -> int:
         """The last recorded step."""
-        return status.reached(self._folder)
+        return reached(self._folder)
 
     @property
     def has_ended(self) -> bool:
@@ -156,7 +157,7 @@ def workers(flags: argparse.Namespace, more: list[str]) -> list[str]:
     os.environ["CHAOS_RECORDS"] = str(records(once))
     with child_run.ChildRun(command, once) as child:
         child.finish()
-    steps = status.reached(once)
+    steps = reached(once)
     print(f"  {steps} steps in {time.monotonic() - begun:.0f} s", flush=True)
     header = "   n  signal  target       step    s to the next step"
     print(f"struck, in {struck}:\n{header}", flush=True)

@@ -14,6 +14,7 @@ from wording import says
 
 from runner import main
 from runner.run_directory import status
+from runner.run_directory.run import reached
 from runner.run_directory.verification import comparison
 
 CONFIG = [
@@ -152,7 +153,7 @@ def state(job):
 def test_a_preempted_job_starts_again_and_ends_with_the_same_bits(cluster, tmp_path, capsys):
     assert launched("--mode=train", *CONFIG, "--model_dir=run") == 0
     told = json.loads(capsys.readouterr().out)
-    wait_for(lambda: status.reached(tmp_path / "run") > 0, cluster)
+    wait_for(lambda: reached(tmp_path / "run") > 0, cluster)
     subprocess.run(["scancel", "--signal=TERM", "--batch", told["job"]], check=True)
     assert main.main(["--mode=train", *CONFIG, "--model_dir=alone"]) == 0
     log = Path(told["log"])

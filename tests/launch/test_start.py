@@ -15,6 +15,7 @@ STEPS = "open('run/step.txt', 'w').write('{}')"
 
 def begin(tmp_path, code, *more, tries=2):
     (tmp_path / "run").mkdir(exist_ok=True)
+    (tmp_path / "run" / "run.json").touch()
     first = ["--launcher=kubernetes", "--job=a", "--logs=run/launch", "--folder=run"]
     command = [*first, f"--tries={tries}", *more, "--", sys.executable, "-c", code]
     return subprocess.Popen([sys.executable, "-m", "runner.launch.start", *command], cwd=tmp_path)

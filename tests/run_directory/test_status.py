@@ -9,6 +9,7 @@ import pytest
 
 from runner.errors import RunnerError
 from runner.run_directory import status
+from runner.run_directory.run import reached
 
 
 class Count:
@@ -66,7 +67,7 @@ def test_a_run_that_is_started_again_is_where_it_was_until_it_says_otherwise(tmp
         assert status.read(tmp_path).step == 40
         file.beat(41)
         file.write("preempted", 45)
-    assert status.read(tmp_path).step == status.reached(tmp_path) == 45
+    assert status.read(tmp_path).step == reached(tmp_path) == 45
 
 
 @pytest.mark.parametrize("state", ["done", "stopped", "preempted", "diverged", "failed"])
