@@ -12,7 +12,6 @@ WRITER = runpy.run_path(str(ROOT / "scripts" / "write_messages.py"))
 DATA = {  # looks like messages of the runner
     "No such file or directory",  # of the operating system
     "no matches for kind JobSet",  # of kubectl
-    "resuming may not be bit-exact: it is eager",  # what a diagnosis reads
 }
 
 

@@ -93,7 +93,8 @@ def _train(
         with closing.closing(run), sampled:
             run.report(start.lost)
             several = {"workers": team.current().size} if team.current().size > 1 else {}
-            start.note(devices=run.devices, origins=places, **several)
+            inexact = run.exactness.obstacle
+            start.note(devices=run.devices, origins=places, inexact=inexact, **several)
             ending = user_actions.at_end(experiment)
             for watch in call.watchers:
                 watch(run)

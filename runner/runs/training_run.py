@@ -1,6 +1,7 @@
 """A run that trains: its state, evaluations and displays, driven by a controller."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,20 @@ class TrainingRun:
         """The names of the devices that TensorFlow sees, and the strategy that uses them."""
         names = [device.name for device in tf.config.list_logical_devices()]
         return [*names, strategy.name(self.state.trainer.strategy)]
+
+    @functools.cached_property
+    def exactness(self) -> reproducibility.Exactness:
+        """Whether a resume from the step at which this attempt starts is bit-exact."""
+        config, trainer = self.state.config, self.state.trainer
+        return reproducibility.of(
+            multitask.train_data(config.task),
+            trainer.training_graph,
+            self.step,
+            placed=trainer.places_inputs,
+            inputs_saved=trainer.saves_inputs,
+            deterministic=config.run.deterministic,
+            lost=trainer.determinism.lost,
+        )
 
     @property
     def newest(self) -> dict[str, float]:
@@ -240,15 +255,7 @@ class TrainingRun:
             config, trains=True, evaluates=bool(self.policies.grid.evaluations)
         )
         yield from schedules.complaints(config, state.rates)
-        yield reproducibility.describe(
-            multitask.train_data(config.task),
-            trainer.training_graph,
-            self.step,
-            placed=trainer.places_inputs,
-            inputs_saved=trainer.saves_inputs,
-            deterministic=config.run.deterministic,
-            lost=trainer.determinism.lost,
-        )
+        yield "".join(self.exactness)
         if state.source and not trainer.places_inputs and not trainer.saves_inputs and self.step:
             pace = state.log.pace_before
             most = f" for up to {text.duration(self.step / pace)}" if pace else ""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from runner.core import console, layout
 from runner.errors import RunnerError
 from runner.run_directory import claim, claim_file
+from runner.run_directory.run import Run
 from runner.run_directory.verification import child_run, comparison, diagnosis, tensors
 from runner.runs.call import Call
 
@@ -82,12 +83,12 @@ def verify_resume(call: Call) -> dict[str, Any]:
         console.say(comparison.render(parts))
         told = "; ".join(map(str, interruptions))
         if comparison.differing(parts):
-            said = start.log.read_text(errors="replace")
+            obstacle = Run(once).attempts[-1]["inexact"]
             kind, difference = diagnosis.first(parts)
             raise RunnerError(
                 f"resuming is not bit-exact ({told})\n"
                 f"first difference: {kind}, {difference}\n"
-                f"usual cause: {diagnosis.explain(parts, interruptions[0].resumed, said)}"
+                f"usual cause: {diagnosis.explain(parts, interruptions[0].resumed, obstacle)}"
             )
         verdict = f"resuming is bit-exact: {_counts(parts)} ({told})"
         if len(hosts) > 1:

@@ -1,9 +1,14 @@
 """Determines whether a resumed run is bit-exact, and if not, why."""
 
+from typing import NamedTuple
+
 import tensorflow as tf
 from official.core import config_definitions
 
 from runner.core import text
+
+_NOT = "resuming is not bit-exact, because "
+_MAYBE_NOT = "resuming may not be bit-exact, because "
 
 # Kernels that keep their random state internally, out of reach of checkpoints.
 _STATEFUL = frozenset(
@@ -22,6 +27,13 @@ _STATEFUL = frozenset(
 )
 
 
+class Exactness(NamedTuple):
+    """A line for the log, which ends with the obstacle if resuming is not bit-exact."""
+
+    beginning: str
+    obstacle: str = ""
+
+
 def stateful_random_ops(graph: tf.Graph) -> list[str]:
     """The ops of a graph and its functions whose random state is not in checkpoints.
 
@@ -33,7 +45,7 @@ def stateful_random_ops(graph: tf.Graph) -> list[str]:
     return sorted({f"{node.op} {node.name!r}" for node in nodes if node.op in _STATEFUL})
 
 
-def describe(
+def of(
     data: config_definitions.DataConfig,
     graph: tf.Graph | None,
     step: int,
@@ -42,8 +54,8 @@ def describe(
     inputs_saved: bool,
     deterministic: bool,
     lost: str = "",
-) -> str:
-    """Describes whether training resumes bit-exactly at `step`, in one line for the log.
+) -> Exactness:
+    """Returns whether training resumes bit-exactly at `step`.
 
     Args:
         data: Describes the training inputs.
@@ -56,23 +68,21 @@ def describe(
     """
     drawn = stateful_random_ops(graph) if graph else []
     if drawn:
-        return (
-            "resuming is not bit-exact, because the training step draws from stateful random ops: "
-            f"{text.some(drawn)}"
-        )
+        ops = text.some(drawn)
+        return Exactness(_NOT, f"the training step draws from stateful random ops: {ops}")
     if graph is None:
-        return "resuming may not be bit-exact: the training step runs eagerly"
+        return Exactness("resuming may not be bit-exact: ", "the training step runs eagerly")
     if not deterministic:
-        return "resuming may not be bit-exact, because RunConfig.deterministic is False"
+        return Exactness(_MAYBE_NOT, "RunConfig.deterministic is False")
     if lost:
-        return f"resuming is not bit-exact, because the inputs are not deterministic: {lost}"
+        return Exactness(_NOT, f"the inputs are not deterministic: {lost}")
     if placed:
-        return "resuming is bit-exact (inputs are indexed by step)"
+        return Exactness("resuming is bit-exact (inputs are indexed by step)")
     if inputs_saved:
-        return "resuming is bit-exact (checkpoints contain the state of the inputs)"
+        return Exactness("resuming is bit-exact (checkpoints contain the state of the inputs)")
     if getattr(data, "deterministic", None) is False:
-        return "resuming is not bit-exact, because the task's inputs are not deterministic"
-    return (
+        return Exactness(_NOT, "the task's inputs are not deterministic")
+    return Exactness(
         f"resuming is bit-exact by replaying the inputs ({step:,} batches this time), unless they "
         "draw random numbers in Python"
     )

@@ -1,6 +1,5 @@
 """Explains the usual cause of a difference between an uninterrupted and an interrupted run."""
 
-import re
 from collections.abc import Sequence
 
 from runner.run_directory.verification import comparison, tensors
@@ -36,18 +35,16 @@ def first(parts: Sequence[tensors.Part]) -> tuple[str, tensors.Difference]:
     return min(found, key=lambda kind_and_difference: _when(kind_and_difference[1]))
 
 
-def explain(parts: Sequence[tensors.Part], resumed: int, said: str) -> str:
+def explain(parts: Sequence[tensors.Part], resumed: int, obstacle: str) -> str:
     """Returns the usual cause of the differences, in a sentence.
 
     Args:
         parts: The compared parts. At least one of them differs.
         resumed: The step from which the interrupted run first resumed.
-        said: The output of the run. If it contains a reason why resuming is not bit-exact, that
-            reason is the cause.
+        obstacle: Why the run itself expects that resuming is not bit-exact, or empty.
     """
-    remark = re.search(r"resuming (?:is|may) not (?:be )?bit-exact\W+(?:because )?(.*)", said)
-    if remark:
-        return remark[1]
+    if obstacle:
+        return obstacle
     found = comparison.differing(parts)
     if _when(first(parts)[1]) <= resumed:
         return _UNSTABLE
