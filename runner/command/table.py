@@ -1,6 +1,5 @@
 """The modes, by name: each module of `runner.command.modes` that has a `MODE` is one."""
 
-import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,7 +24,7 @@ def modes() -> Mapping[str, Mode]:
     for name in plugins.names(_PACKAGE):
         module = plugins.load(_PACKAGE, name)
         if mode := getattr(module, "MODE", None):
-            found.append(dataclasses.replace(mode, name=name))
+            found.append(mode._replace(name=name))
     return {mode.name: mode for mode in sorted(found, key=_order)}
 
 

@@ -1,9 +1,8 @@
 """A parsed command: its mode and its options, checked without TensorFlow."""
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from runner.command import parser, table
 from runner.command.modes import groups, option, study
@@ -24,7 +23,6 @@ no flags given. Try:
     runner --help=learning_rate   search names and descriptions"""
 
 
-@dataclasses.dataclass(frozen=True)
 class Printed(study.Options, groups.Training):
     """Options of `--print_config` without a mode: all that set values."""
 
@@ -33,8 +31,7 @@ PRINTED = Mode(lambda *_: None, Printed, "", directory="of the run")  # type: ig
 """The mode of such a command."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Command:
+class Command(NamedTuple):
     """A command.
 
     Attributes:

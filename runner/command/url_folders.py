@@ -39,9 +39,9 @@ def local(mode: Mode, call: Call, options: Any) -> Iterator[tuple[Call, Any]]:
     with contextlib.ExitStack() as inside:
         if runs := getattr(options, "runs", ()):
             members = [_read(inside, folder, READS, "--runs") for folder in runs]
-            options = dataclasses.replace(options, runs=members)
+            options = options.replace(runs=members)
         if "://" in (checkpoint := getattr(options, "checkpoint", "")):
-            options = dataclasses.replace(options, checkpoint=_checkpoint(inside, checkpoint))
+            options = options.replace(checkpoint=_checkpoint(inside, checkpoint))
         if not urls.is_url(call.model_dir):
             if url := _mirror(mode, call, options):
                 inside.enter_context(places.beside(call.model_dir, url, _ending(call)))

@@ -1,8 +1,8 @@
 """`--mode=compare`."""
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from runner.command.modes import groups
 from runner.command.modes import option as options_of
@@ -13,7 +13,6 @@ from runner.errors import ConfigError
 from runner.runs.call import Call, Outcome
 
 
-@dataclasses.dataclass(frozen=True)
 class Options(groups.OfRuns):
     """The runs to compare, and the file for the differences."""
 
@@ -33,8 +32,8 @@ class Options(groups.OfRuns):
         without="a table on stdout",
     )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __init__(self, **values: Any) -> None:
+        super().__init__(**values)
         if len(self.runs) < 2:
             raise ConfigError(
                 "compare needs at least two runs, but {runs} is missing or has only one. Example: "

@@ -1,8 +1,8 @@
 """`--mode=ensemble`."""
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from runner.command.modes import groups
 from runner.command.modes import option as options_of
@@ -19,7 +19,6 @@ def _select(name: str, text: str) -> int:
     return number
 
 
-@dataclasses.dataclass(frozen=True)
 class Options(groups.OfRuns):
     """The members of the ensemble, and the data to score them on."""
 
@@ -58,8 +57,8 @@ class Options(groups.OfRuns):
     )
     dry_run: bool = option(False, "list the members and their checkpoints without predicting")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __init__(self, **values: Any) -> None:
+        super().__init__(**values)
         if self.select < 0:
             raise ConfigError(
                 "{select}: must be 1 or more (the number of members)", select=self.select

@@ -1,14 +1,11 @@
 """`--mode=eval`."""
 
-import dataclasses
-
 from runner.command.modes import groups
 from runner.command.modes.mode import EVALUATES, Mode
 from runner.command.modes.option import option
 from runner.runs.call import Call, Outcome
 
 
-@dataclasses.dataclass(frozen=True)
 class Options(groups.Workers):
     """The checkpoints to evaluate, and the data."""
 

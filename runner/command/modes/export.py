@@ -1,7 +1,5 @@
 """`--mode=export`."""
 
-import dataclasses
-
 from runner.command.modes import groups
 from runner.command.modes.mode import Mode
 from runner.command.modes.option import option
@@ -9,7 +7,6 @@ from runner.core import layout
 from runner.runs.call import Call, Outcome
 
 
-@dataclasses.dataclass(frozen=True)
 class Options(groups.InDirectory):
     """The checkpoint to export. `ExportConfig` has the settings of the export."""
 

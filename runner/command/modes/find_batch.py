@@ -1,6 +1,5 @@
 """`--mode=find_batch`."""
 
-import dataclasses
 from pathlib import Path
 
 from runner.command.modes import groups
@@ -10,7 +9,6 @@ from runner.core import output_file
 from runner.runs.call import Call, Outcome
 
 
-@dataclasses.dataclass(frozen=True)
 class Options(groups.Experiment):
     """The file for the results. `FindBatchConfig` has the settings of the search."""
 

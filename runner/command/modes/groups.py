@@ -1,10 +1,9 @@
 """Option groups that the options classes of several modes inherit."""
 
-import dataclasses
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from runner.command.modes import option as options
 from runner.command.modes.option import option
@@ -18,9 +17,8 @@ if TYPE_CHECKING:
 RUN = "Options of the command"
 
 
-@dataclasses.dataclass(frozen=True)
 class Options:
-    """Options of every mode. A subclass may check its values when it is created."""
+    """Options of every mode, from values by name. A subclass may check them when it is created."""
 
     section: ClassVar[str] = RUN
     alsologtostderr: bool = option(
@@ -31,11 +29,18 @@ class Options:
         shell=True,
     )
 
+    def __init__(self, **values: Any) -> None:
+        defaults = {each.name: each.default for each in options.of(type(self))}
+        vars(self).update({**defaults, **values})
+
+    def replace(self, **values: Any) -> Self:
+        """Returns the same options with other values."""
+        return type(self)(**{**vars(self), **values})
+
     def check(self, model_dir: str) -> None:
         """Raises ConfigError if the options do not fit the run's directory, which may be a URL."""
 
 
-@dataclasses.dataclass(frozen=True)
 class Launch(Options):
     """The executor of the command."""
 
@@ -50,14 +55,14 @@ class Launch(Options):
         examples=("slurm", "kubernetes", "local", "ray"),
     )
 
-    def __post_init__(self) -> None:
+    def __init__(self, **values: Any) -> None:
+        super().__init__(**values)
         if self.launch is not None:
             from runner.launch import launchers
 
             launchers.check(self.launch)
 
 
-@dataclasses.dataclass(frozen=True)
 class OfRuns(Launch):
     """Options of a mode that inspects runs, which have their own configuration."""
 
@@ -74,8 +79,8 @@ class OfRuns(Launch):
         shell=True,
     )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __init__(self, **values: Any) -> None:
+        super().__init__(**values)
         for one in options.of(type(self)):
             is_of_job = one.shell and one.name in ("dry_run", "gin_file", "gin_params")
             if is_of_job and getattr(self, one.name) and not self.launch:
@@ -85,7 +90,6 @@ class OfRuns(Launch):
                 )
 
 
-@dataclasses.dataclass(frozen=True)
 class Experiment(Launch):
     """Options of a mode that needs an experiment: its configuration, and a dry run."""
 
@@ -183,8 +187,8 @@ class Experiment(Launch):
         "one step, and save and restore a checkpoint, in a temporary directory",
     )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __init__(self, **values: Any) -> None:
+        super().__init__(**values)
         if self.launch and self.print_config:
             raise ConfigError("--print_config and --launch cannot be combined")
 
@@ -196,7 +200,6 @@ INHERITED = (
 """The options of `Experiment` that a child process needs for the same configuration."""
 
 
-@dataclasses.dataclass(frozen=True)
 class InDirectory(Experiment):
     """Options of a mode that needs an experiment and works in a run's directory."""
 
@@ -222,7 +225,6 @@ class InDirectory(Experiment):
             raise ConfigError("--workers needs --model_dir instead of --runs_dir")
 
 
-@dataclasses.dataclass(frozen=True)
 class Workers(InDirectory):
     """Options of a mode that several workers can run together."""
 
@@ -237,15 +239,14 @@ class Workers(InDirectory):
         sets={"runtime.distribution_strategy": "multi_worker_mirrored"},
     )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __init__(self, **values: Any) -> None:
+        super().__init__(**values)
         if self.workers is not None:
             from runner.launch.bounds import Bounds
 
             Bounds.parse(self.workers)
 
 
-@dataclasses.dataclass(frozen=True)
 class Training(Workers):
     """Options of a mode that trains a run."""
 
@@ -265,8 +266,8 @@ class Training(Workers):
         parse=options.steps,
     )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __init__(self, **values: Any) -> None:
+        super().__init__(**values)
         if self.profile_steps:
             if self.dry_run:
                 raise ConfigError(
@@ -309,7 +310,6 @@ class Training(Workers):
         )
 
 
-@dataclasses.dataclass(frozen=True)
 class Watching(OfRuns):
     """Options of a mode that can show runs repeatedly."""
 

@@ -1,14 +1,11 @@
 """`--mode=init`."""
 
-import dataclasses
-
 from runner.command.modes import groups
 from runner.command.modes.mode import Mode
 from runner.command.modes.option import option
 from runner.runs.call import Call, Outcome
 
 
-@dataclasses.dataclass(frozen=True)
 class Options(groups.Options):
     """The kind of project."""
 

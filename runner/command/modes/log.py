@@ -1,6 +1,6 @@
 """`--mode=log`."""
 
-import dataclasses
+from typing import Any
 
 from runner.command.modes import groups
 from runner.command.modes.mode import Mode
@@ -11,7 +11,6 @@ from runner.runs.call import Call, Outcome
 _NAMES = plugins.names("runner.run_directory.loggers", "to_")
 
 
-@dataclasses.dataclass(frozen=True)
 class Options(groups.OfRuns):
     """The loggers to export to."""
 
@@ -24,8 +23,8 @@ class Options(groups.OfRuns):
     )
     dry_run: bool = option(False, "count the missing rows without logging them")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __init__(self, **values: Any) -> None:
+        super().__init__(**values)
         from runner.run_directory.loggers import log
 
         log.names(self.to)

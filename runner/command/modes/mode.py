@@ -1,8 +1,7 @@
 """Defines a mode. Each other module here, except `groups` and `option`, is a mode, named `MODE`."""
 
-import dataclasses
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runner.command.modes import groups
 
@@ -18,8 +17,7 @@ mode writes.
 """
 
 
-@dataclasses.dataclass(frozen=True)
-class Mode:
+class Mode(NamedTuple):
     """A mode: its function, its options, and its prerequisites.
 
     Attributes:

@@ -1,6 +1,5 @@
-"""Options of modes: dataclass fields with metadata for parsing and help."""
+"""Options of modes: class attributes that describe themselves for parsing and help."""
 
-import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -78,7 +77,7 @@ class Option(NamedTuple):
 
 
 def option(default: Any, help: str, metavar: str = "", **facts: Any) -> Any:
-    """Defines a field of an options class.
+    """Defines an option of an options class.
 
     Args:
         default: Its value if it is left out.
@@ -86,21 +85,20 @@ def option(default: Any, help: str, metavar: str = "", **facts: Any) -> Any:
         metavar: The placeholder of its value, or empty for a switch or an option with choices.
         facts: Further attributes of `Option`.
     """
-    return dataclasses.field(default=default, metadata={"help": help, "metavar": metavar, **facts})
+    return Option("", default, help, metavar, **facts)
 
 
 def of(options: type) -> Iterator[Option]:
     """Yields the options of a class, its own first."""
-    owners = {
+    order = options.__mro__
+    owners: dict[str, Any] = {
         name: kind
-        for kind in reversed(options.__mro__)
-        for name in vars(kind).get("__annotations__", {})
+        for kind in reversed(order)
+        for name, value in vars(kind).items()
+        if isinstance(value, Option)
     }
-    fields = dataclasses.fields(options)
-    order = list(options.__mro__)
-    for field in sorted(fields, key=lambda field: order.index(owners[field.name])):
-        section = owners[field.name].section  # type: ignore[attr-defined]
-        yield Option(field.name, field.default, section=section, **field.metadata)
+    for name, kind in sorted(owners.items(), key=lambda item: order.index(item[1])):
+        yield vars(kind)[name]._replace(name=name, section=kind.section)
 
 
 # Parsers of values. Each gets the option's name and the text.

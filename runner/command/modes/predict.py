@@ -1,7 +1,7 @@
 """`--mode=predict`."""
 
-import dataclasses
 from pathlib import Path
+from typing import Any
 
 from runner.command.modes import groups
 from runner.command.modes import option as options_of
@@ -11,7 +11,6 @@ from runner.core import layout
 from runner.runs.call import Call, Outcome
 
 
-@dataclasses.dataclass(frozen=True)
 class Options(groups.InDirectory):
     """The checkpoint, the data and the file of the predictions."""
 
@@ -38,8 +37,8 @@ class Options(groups.InDirectory):
     )
     overwrite: bool = option(False, "replace the output file instead of continuing it")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __init__(self, **values: Any) -> None:
+        super().__init__(**values)
         if self.output and "://" not in str(self.output):
             from runner.evaluation.prediction import writers
 

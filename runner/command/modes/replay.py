@@ -1,7 +1,7 @@
 """`--mode=replay`."""
 
-import dataclasses
 from pathlib import Path
+from typing import Any
 
 from runner.command.modes import groups
 from runner.command.modes import option as options_of
@@ -12,7 +12,6 @@ from runner.errors import ConfigError
 from runner.runs.call import Call, Outcome
 
 
-@dataclasses.dataclass(frozen=True)
 class Options(groups.OfRuns):
     """The steps to train again, and the output directory."""
 
@@ -32,8 +31,8 @@ class Options(groups.OfRuns):
     )
     overwrite: bool = option(False, "replace the contents of the output directory")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __init__(self, **values: Any) -> None:
+        super().__init__(**values)
         if self.steps is None:
             raise ConfigError(
                 "{steps} is missing. Give the first and last step to train again, as in 1190:1201",

@@ -1,8 +1,8 @@
 """`--mode=report`."""
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from runner.command.modes import groups
 from runner.command.modes import option as options_of
@@ -12,7 +12,6 @@ from runner.errors import ConfigError
 from runner.runs.call import Call, Outcome
 
 
-@dataclasses.dataclass(frozen=True)
 class Options(groups.Watching):
     """The runs of the report, and its file."""
 
@@ -32,8 +31,8 @@ class Options(groups.Watching):
         without="what is in --model_dir",
     )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __init__(self, **values: Any) -> None:
+        super().__init__(**values)
         if self.output and self.output.suffix not in (".html", ".htm"):
             raise ConfigError("{output}: must end with .html", output=str(self.output))
 

@@ -1,6 +1,5 @@
 """`--mode=runs`."""
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from runner.command.modes.option import option
 from runner.runs.call import Call, Outcome
 
 
-@dataclasses.dataclass(frozen=True)
 class Options(groups.OfRuns):
     """The runs and columns of the table."""
 

@@ -1,6 +1,5 @@
 """`--mode=study`."""
 
-import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -34,7 +33,6 @@ def _jobs(name: str, text: str) -> int:
     return int(text)
 
 
-@dataclasses.dataclass(frozen=True)
 class Options(groups.InDirectory):
     """The search space. `StudyConfig` has the same settings and more."""
 
@@ -75,8 +73,8 @@ class Options(groups.InDirectory):
         sets={"run.study.jobs": None},
     )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __init__(self, **values: Any) -> None:
+        super().__init__(**values)
         if self.vary:
             from runner.studies import space
 
