@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 from runner.command import exit_messages, typed
 from runner.command.modes import groups
 from runner.command.typed import Command
-from runner.core import installation, layout, signals, streams, user_code
+from runner.core import installation, layout, signals, streams
 from runner.core.console import Lines, announce, flush
 from runner.devices import garbage, worker_heartbeat
 from runner.errors import RunnerError
@@ -124,6 +124,7 @@ def _run(command: Command, stop: signals.Stop, ending: exit_messages.Ending) -> 
         mode.begin(flags)
     # Importing leaves no garbage, and collecting would make it a quarter slower.
     with garbage.uncollected():
+        from runner.core import user_code
         from runner.internals import autograph
 
         if flags.get("alsologtostderr"):

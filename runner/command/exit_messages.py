@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from runner import errors
-from runner.core import console, layout, signals, streams, user_code
+from runner.core import console, layout, signals, streams
 from runner.errors import ConfigError, RunnerError
 from runner.storage import urls
 
@@ -58,6 +58,8 @@ class Ending:
             return f"runner: {error}{self._way_on(error)}"
         if readable := errors.readable(error):
             return _prefixed(str(readable))
+        from runner.core import user_code  # slow to import, and not needed for help
+
         if (said := user_code.explain(error)) is None:
             return "".join(traceback.format_exception(error)).rstrip()
         if not hasattr(error, "__notes__"):  # no run directory to keep the traceback in
@@ -77,7 +79,8 @@ class Ending:
     def _for_a_program(self, error: BaseException) -> dict[str, Any]:
         if isinstance(results := getattr(error, "results", None), dict) and results:
             return results
-        from runner.run_directory import status  # slow to import, and not needed for help
+        from runner.core import user_code
+        from runner.run_directory import status
 
         return {
             "status": status.after(error),

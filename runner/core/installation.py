@@ -1,7 +1,6 @@
 """The packages that the runner needs, and checks that they are the right ones. No TensorFlow."""
 
 import importlib.util
-import platform
 import shlex
 from pathlib import Path
 
@@ -22,6 +21,8 @@ _PACKAGES = {
 
 def versions() -> str:
     """Returns a line for each package that a result may depend on, and for Python."""
+    import platform  # slow to import
+
     lines = [f"{name} {version(package)}" for name, package in _PACKAGES.items()]
     return "\n".join([*lines, f"Python {platform.python_version()}"])
 

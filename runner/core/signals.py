@@ -7,7 +7,6 @@ exception is a process that a parent supervises: both may get a signal, and the 
 """
 
 import contextlib
-import ctypes
 import os
 import signal
 import socket
@@ -200,6 +199,8 @@ def die_with_parent() -> None:
     The parent is the thread that started this process. Start it from the main thread, or it dies
     early.
     """
+    import ctypes  # slow to import
+
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
 

@@ -6,14 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from runner.core import schedule, signals
+from runner.core import signals
 from runner.errors import ConfigError
 
-if TYPE_CHECKING:  # these load TensorFlow
+if TYPE_CHECKING:  # most of these load TensorFlow
     import tensorflow as tf
     from official.core import base_task
 
     from runner.config import Experiment
+    from runner.core import schedule
     from runner.evaluation import evaluator
     from runner.run_directory import provenance
 
@@ -100,8 +101,8 @@ class Call:
     mode: str = ""
     arguments: Sequence[str] = ()
     flags: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    train_actions: Sequence[schedule.Action] = ()
-    eval_actions: Sequence[schedule.Action] = ()
+    train_actions: "Sequence[schedule.Action]" = ()
+    eval_actions: "Sequence[schedule.Action]" = ()
     watchers: Sequence[Callable[[Any], object]] = ()
     stop: signals.Stop = dataclasses.field(default_factory=signals.Stop)
     given: Given = Given()  # noqa: RUF009, immutable

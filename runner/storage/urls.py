@@ -4,11 +4,10 @@ fsspec and the driver for a kind of URL are imported when a bucket is opened.
 """
 
 import difflib
-import hashlib
 import re
 from pathlib import Path
 
-from runner.core import installation, secrets
+from runner.core import installation
 from runner.errors import ConfigError
 
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(?P<rest>(?:/.*)?)", re.DOTALL)
@@ -37,6 +36,8 @@ def of(path: str | Path) -> str:
 
 def shown(path: str | Path) -> str:
     """Returns a URL or a path without its secrets."""
+    from runner.core import secrets  # slow to import
+
     url = of(path)
     found = _URL.fullmatch(url)
     if found and _has_secret(found["scheme"], found["rest"].lstrip("/")):
@@ -89,6 +90,8 @@ def missing(url: str, error: ImportError) -> str:
 
 def folder_name(url: str) -> str:
     """Returns the name of a local directory for the URL."""
+    import hashlib  # slow to import
+
     readable = re.sub(r"[^A-Za-z0-9._-]+", "-", url.partition("://")[2]).strip("-.")[-60:]
     return f"{readable}-{hashlib.sha256(url.encode()).hexdigest()[:10]}"
 
