@@ -221,7 +221,8 @@ def fit(
             of dicts and tuples of them, [n, ...]. Or the path of an .npz with these names, (path,
             label column) of a CSV or Parquet file, a tf.data.Dataset of such batches, a PyDataset
             of Keras 3 or a Sequence of tf_keras, a generator of batches, or a function that returns
-            any of these. Or x alone: then y follows as in Keras, by position or by name.
+            any of these. Or x alone: then y follows as in Keras, by position or by name, or the
+            model needs none.
         validation: Data in the same form, evaluated after each epoch, or ten times if the length is
             in steps. None: no evaluation. After x, this is y: an array, a tensor, a DataFrame, or a
             list or dict of them.

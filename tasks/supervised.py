@@ -223,6 +223,8 @@ class SupervisedTask(base_task.Task):
         alone = self._sources.has("train") and not self._sources.has("validation")
         part = "train" if training or alone or self.task_config.train_data.folds else "validation"
         if self._own:
+            if alone and not training and not self._own.can_test:
+                return []
             specs = examples.specs(self._sources.whole(part))
             return self._own.metrics(specs, training=training)
         scores = scoring.Scores(

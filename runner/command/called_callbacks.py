@@ -11,6 +11,7 @@ import tf_keras
 
 from runner.core import console, schedule
 from runner.internals import keras as keras_internals
+from runner.models import copies
 from runner.models import optimizer as optimizers
 
 _BATCH = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end")
@@ -26,14 +27,18 @@ class CalledCallbacks:
 
     Args:
         callbacks: Objects of tf_keras's or Keras 3's Callback.
+        model: The user's model, which a callback may use instead of its attribute `model`. It gets
+            the trained weights at the end of each epoch, and may stop training. None for a
+            function.
 
     Attributes:
         stepwise: Their methods to call at each step, such as `Own.on_train_batch_end`. The run's
             loops must then have one step.
     """
 
-    def __init__(self, callbacks: Sequence[Any]) -> None:
+    def __init__(self, callbacks: Sequence[Any], model: Any = None) -> None:
         self._callbacks = list(callbacks)
+        self._given = model
         self._run: Any = None
         self._model: Any = None
         self._epoch: int | None = None  # the one that has begun
@@ -52,7 +57,9 @@ class CalledCallbacks:
         self._model = getattr(trainer.model, "network", trainer.model)
         optimizer = optimizers.innermost(trainer.optimizer)
         keras_internals.set_untracked(self._model, "optimizer", optimizer)
-        self._model.stop_training = False
+        for model in self._models():
+            model.stop_training = False
+        self._copy_weights()
         run.before_loop = self._before_loop
         if any(_own(self._callbacks, _TEST_BATCH)):
             trainer.batch_calls = self
@@ -147,6 +154,7 @@ class CalledCallbacks:
             self._call("on_test_begin")
 
     def _end_epoch(self) -> None:
+        self._copy_weights()
         self._call("on_epoch_end", self._epoch, logs=self._logs)
         self._epoch = None
         if self._resumed:
@@ -157,8 +165,21 @@ class CalledCallbacks:
         given = {} if logs is None else logs
         for callback in self._callbacks:
             getattr(callback, method)(*args, given)
-            if self._model.stop_training and not self._stopped_by:
+            if self._stops() and not self._stopped_by:
                 self._stopped_by = f"{type(callback).__name__}.{method}"
+
+    def _models(self) -> list[Any]:
+        """The trained model, and the user's."""
+        return [self._model] if self._given is None else [self._model, self._given]
+
+    def _stops(self) -> bool:
+        return any(model.stop_training for model in self._models())
+
+    def _copy_weights(self) -> None:
+        """Gives the user's model the weights of the trained one."""
+        given = self._given
+        if self._callbacks and given is not None and given is not self._model:
+            copies.copy_weights(self._model, given)
 
     def _epoch_of(self, step: int) -> int:
         """The epoch, from 0, of the step after `step`."""
@@ -168,7 +189,7 @@ class CalledCallbacks:
         return schedule.multiple(epoch, self._run.policies.grid.summary)
 
     def _reason(self) -> str | None:
-        if not self._model.stop_training:
+        if not self._stops():
             return None
         return f"{self._stopped_by or 'a callback'} set model.stop_training"
 

@@ -182,7 +182,8 @@ def prepared(
     length = _length(train, lengths)
     plan = fit_callbacks.Plan(evaluates, length.interval, length.epochs, made.optimizer)
     converted = fit_callbacks.convert(keras.callbacks, plan)
-    called = called_callbacks.CalledCallbacks(converted.called)
+    own = model if made is model else None
+    called = called_callbacks.CalledCallbacks(converted.called, own)
     params = [
         *begun.bindings(model_dir),
         *_of_model(model, made, gin_params, converted.rate),
@@ -194,10 +195,11 @@ def prepared(
         *_of_steps(called.stepwise),
         *gin_params,
     ]
-    if made is model and not options.get("allow_config_change"):
-        _check_model(model, Path(model_dir))
+    if own is not None and not options.get("allow_config_change"):
+        _check_model(own, Path(model_dir))
     experiment = config.load([_GIN], params, trains=True, evaluates=evaluates, **more)
-    own = model if made is model else None
+    if own is not None and not copies.is_built(own) and copies.has_call(own):
+        copies.build(own, examples.first(train))  # with random numbers of the caller, as in Keras
     return Prepared(experiment, given, evaluates, own, converted, called)
 
 

@@ -18,7 +18,7 @@ class Arrays(NamedTuple):
 
     Attributes:
         x: Features, [n, ...]. They may also be a tf.RaggedTensor or a tf.SparseTensor.
-        y: Labels, [n, ...].
+        y: Labels, [n, ...]. () if there are none.
         weight: Sample weights, [n]. () if all examples have equal weight.
         group: Marks examples that stay together in folds, [n]. () without groups.
     """
@@ -58,7 +58,7 @@ class Arrays(NamedTuple):
         return y.reshape(-1) if y.dtype.kind in "iub" else None
 
 
-def batch(x: Any, y: Any, weight: Any = ()) -> tuple[Any, tuple[Any, Any]]:
+def batch(x: Any, y: Any = (), weight: Any = ()) -> tuple[Any, tuple[Any, Any]]:
     """An element in the form that the task's steps take: x, and y with its weights."""
     return x, (y, weight)
 
@@ -70,7 +70,7 @@ def read(
 
     Args:
         x: Arrays, tensors, tables, or dicts and tuples of them.
-        y: In the same form.
+        y: In the same form, or None.
         weight: In the same form, or None.
         where: Names the data in messages.
         group: As in `Arrays`.
@@ -83,7 +83,7 @@ def read(
         x = tables.features(tables.of_frame(x, f"{where}: x"), f"{where}: x", takes)
     arrays = Arrays(
         parts(x, f"{where}: x"),
-        parts(y, f"{where}: y"),
+        () if y is None else parts(y, f"{where}: y"),
         () if weight is None else parts(weight, f"{where}: sample_weight"),
         group,
     )

@@ -16,7 +16,7 @@ from runner.models.batch_sequences import BatchSequence as BatchSequence
 from runner.storage import data_copies
 
 _EXPECTED = (
-    "expected (x, y) or (x, y, sample_weight) of arrays or DataFrames, the path of an .npz file "
+    "expected x, (x, y) or (x, y, sample_weight) of arrays or DataFrames, the path of an .npz file "
     "with the arrays x and y, (path, column) of a CSV or Parquet file, a tf.data.Dataset, a "
     "PyDataset or Sequence of Keras, or a function that returns a generator"
 )
@@ -60,6 +60,8 @@ def read(
         if path.suffix != ".npz":
             raise data_files.of_other_kind(path, where, _EXPECTED)
         *given, groups = data_files.npz(path, where, group)
+    if hasattr(given, "shape") or isinstance(given, Mapping):
+        given = (given, None)
     if not isinstance(given, tuple | list) or len(given) not in (2, 3):
         raise ConfigError(f"{where}: {_EXPECTED}; got {arrays.described(given)}")
     x, y, weight = (*given, None)[:3]

@@ -12,7 +12,7 @@ import tf_keras
 
 from runner.internals import keras as keras_internals
 from runner.internals import tensorflow as tf_internals
-from runner.models import compiled, keras3
+from runner.models import compiled, copies, keras3
 
 LOSS = "loss"
 
@@ -28,6 +28,11 @@ class OwnSteps:
         self._model = model
         self._train_step = tf_internals.converted(model.train_step)
         self._test_step = tf_internals.converted(model.test_step)
+
+    @property
+    def can_test(self) -> bool:
+        """Whether the model can evaluate: it can be called, or has its own `test_step`."""
+        return copies.has_call(self._model) or "test_step" in compiled.overridden(self._model)
 
     @tf.autograph.experimental.do_not_convert
     def train(self, batch: Any, optimizer: tf_keras.optimizers.Optimizer) -> Mapping[str, Any]:
@@ -204,9 +209,11 @@ def _flat(logs: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def _data(batch: Any) -> tuple[Any, ...]:
-    """(x, y) or (x, y, sample_weight), as Keras gives them to steps."""
+def _data(batch: Any) -> Any:
+    """x, (x, y) or (x, y, sample_weight), as Keras gives them to steps."""
     x, (y, weight) = batch
+    if isinstance(y, tuple) and not y:
+        return (x,) if isinstance(x, tuple | list) else x
     return (x, y) if isinstance(weight, tuple) and not weight else (x, y, weight)
 
 

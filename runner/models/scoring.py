@@ -77,9 +77,15 @@ class Trial(NamedTuple):
         """Calls each of `scores` with labels, outputs and weights, on every replica.
 
         Raises:
-            ConfigError: the model cannot be called with the features, or they cannot be compared.
+            ConfigError: the model cannot be called with the features, or they cannot be compared,
+            or there are no labels.
         """
         x, (y, weight) = examples.specs(self.data)
+        if self.loss is not None and isinstance(y, tuple) and not y:
+            raise ConfigError(
+                f"{self.where}: there is no y, which the compiled loss needs: pass y, or a model "
+                "that computes its loss without labels, by train_step or add_loss"
+            )
         outputs: Any = None
 
         def score(x: Any, y: Any, weight: Any) -> None:

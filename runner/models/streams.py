@@ -56,10 +56,12 @@ def read(dataset: tf.data.Dataset, where: str) -> tf.data.Dataset:
         ConfigError: no model can learn from its elements.
     """
     spec = dataset.element_spec
-    if not isinstance(spec, tuple) or len(spec) not in (2, 3):
+    if not isinstance(spec, tuple):
+        return dataset.map(arrays.batch, num_parallel_calls=tf.data.AUTOTUNE)
+    if len(spec) not in (2, 3):
         raise ConfigError(
-            f"{where}: the elements of a tf.data.Dataset must be (x, y) or (x, y, sample_weight); "
-            f"these are {arrays.described(spec)}"
+            f"{where}: the elements of a tf.data.Dataset must be x, (x, y) or (x, y, "
+            f"sample_weight); these are {arrays.described(spec)}"
         )
     if _is_unbatched(spec):
         console.say(f"{where}: the dataset gives single examples, which are put into batches")

@@ -1,7 +1,7 @@
 """Kills Keras scripts that train with `runner.fit`, and loads back and exports their models.
 
     python -m scripts.chaos keras_scripts --kills=50 --train=mnist.npz
-    python -m scripts.chaos keras_scripts --names=gan,two_inputs
+    python -m scripts.chaos keras_scripts --names=digits_dense,two_inputs
 
 Each script runs once undisturbed. In another directory it is killed at random moments, and started
 again until it ends. The runs must have the same bits, the loaded models must have the weights of
@@ -39,7 +39,7 @@ import numpy as np
 weights = {model}.get_weights()
 try:
     loaded = runner.load_model("{folder}", "{checkpoint}")
-except runner.RunnerError:  # its layers cannot be built from a description
+except runner.errors.RunnerError:  # its layers cannot be built from a description
     {model}.set_weights([0 * weight for weight in weights])
     loaded = runner.load_model("{folder}", "{checkpoint}", model={model})
 for ours, theirs in zip(loaded.get_weights(), weights, strict=True):
@@ -129,7 +129,7 @@ def _children(pid: int) -> list[int]:
 
 
 def _runs(folder: Path) -> list[Path]:
-    return sorted(path.parent for path in folder.glob("runs/**/train.jsonl"))
+    return sorted(path.parent for path in folder.glob("runs/*/train.jsonl"))
 
 
 def _steps(folder: Path) -> tuple[int, ...]:

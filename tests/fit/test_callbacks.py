@@ -170,6 +170,27 @@ def test_a_callback_stops_the_run_and_sets_the_rate_of_the_trained_model():
     assert (results["status"], results["step"]) == ("stopped", 9)
 
 
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_callback_may_use_the_model_of_the_script(library):
+    """It has current weights at the end of each epoch, and stops training."""
+    keras = pytest.importorskip(library)
+    scores = []
+
+    def callbacks(model):
+        def on_epoch_end(epoch, logs):
+            scores.append(model.predict(X[:1], verbose=0))
+            model.stop_training = epoch == 2
+
+        return [keras.callbacks.LambdaCallback(on_epoch_end=on_epoch_end)]
+
+    ours, theirs = network(keras), network(keras)
+    options = {**DATA, "epochs": 5}
+    results = runner.fit(ours, callbacks=callbacks(ours), model_dir="run", **options)
+    theirs.fit(callbacks=callbacks(theirs), **options)
+    np.testing.assert_allclose(scores[:3], scores[3:], rtol=1e-5)
+    assert results["status"] == "stopped"
+
+
 def test_the_state_that_a_resume_loses_is_named(capfd):
     class Counts(tf_keras.callbacks.Callback):
         def __init__(self, most=99):

@@ -36,6 +36,39 @@ def by_name(library=tf_keras):
     return model
 
 
+def autoencoder(library):
+    """A model whose steps take x alone."""
+
+    class Autoencoder(library.Model):
+        def __init__(self):
+            super().__init__()
+            self.tracker = library.metrics.Mean(name="loss")
+            self.dense = library.layers.Dense(4, kernel_initializer="ones")
+            self.dense.build((None, 4))
+
+        @property
+        def metrics(self):
+            return [self.tracker]
+
+        def train_step(self, data):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((self.dense(data) - data) ** 2)
+            weights = self.trainable_weights
+            self.optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+            return self.tracked(loss)
+
+        def test_step(self, data):
+            return self.tracked(tf.reduce_mean((self.dense(data) - data) ** 2))
+
+        def tracked(self, loss):
+            self.tracker.update_state(loss)
+            return {"loss": self.tracker.result()}
+
+    model = Autoencoder()
+    model.compile(library.optimizers.Adam(0.1))
+    return model
+
+
 class Noisy:
     """Batches with random numbers, in an order that changes with each epoch."""
 
@@ -93,6 +126,40 @@ def resumes_exactly(library, data, *same, **length):
 
 def test_a_sequence_of_batches_resumes_to_the_same_bits():
     resumes_exactly(keras, Keras3PyDataset, epochs=3)
+
+
+@pytest.mark.parametrize("library", [tf_keras, keras], ids=["tf_keras", "keras"])
+@pytest.mark.parametrize("form", ["arrays", "dataset"])
+def test_data_without_labels_train_a_model_whose_steps_take_none(form, library):
+    ours, theirs = autoencoder(library), autoencoder(library)
+    options = {"epochs": 3, "verbose": 0, "shuffle": False}
+    if form == "arrays":
+        options |= {"x": X, "batch_size": 11, "validation_data": (X[:22], None)}
+    else:
+        options |= {"x": tf.data.Dataset.from_tensor_slices(X).batch(11)}
+        options["validation_data"] = options["x"].take(2)
+    results = runner.fit(ours, model_dir="run", **options)
+    found = theirs.fit(**options).history
+    both = ours.dense.get_weights(), theirs.dense.get_weights()
+    for one, other in zip(*both, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+    assert results.history["val_loss"] == pytest.approx(found["val_loss"], rel=1e-4)
+
+
+@pytest.mark.parametrize("library", [tf_keras, keras], ids=["tf_keras", "keras"])
+def test_a_model_without_call_and_test_step_trains_without_validation(library):
+    kind = type(autoencoder(library))
+    model = type("Untested", (kind,), {"test_step": library.Model.test_step})()
+    model.compile("sgd")
+    before = model.dense.get_weights()[0]
+    results = runner.fit(model, X, epochs=2, model_dir="run")
+    assert len(results.history["loss"]) == 2
+    assert not np.allclose(before, model.dense.get_weights()[0])
+
+
+def test_labels_that_a_loss_needs_are_missed():
+    with pytest.raises(ConfigError, match=saying("train no y loss train_step add_loss")):
+        runner.fit(network(), X, model_dir="run")
 
 
 def test_a_sequence_sees_each_batch_once_in_an_epoch_and_evaluations_all_of_them():

@@ -103,6 +103,24 @@ def test_several_inputs_and_outputs_are_taken_as_lists():
     same(ours, theirs)
 
 
+@pytest.mark.parametrize("library", ["tf_keras", "keras"])
+def test_weights_that_fit_creates_follow_the_seed_of_the_script(library):
+    keras = pytest.importorskip(library)
+
+    def built(seed):
+        keras.utils.set_random_seed(seed)
+        model = keras.Sequential([keras.layers.Dense(4, "relu"), keras.layers.Dense(3, "softmax")])
+        model.compile("sgd", "sparse_categorical_crossentropy")
+        return model
+
+    for seed in (1, 2):
+        theirs = built(seed)
+        theirs.fit(X, Y, **ORDERED)
+        ours = built(seed)
+        runner.fit(ours, X, Y, model_dir=f"run{seed}", **ORDERED)
+        same(ours, theirs)
+
+
 def test_without_a_length_it_is_one_epoch(capfd):
     assert runner.fit(network(), X, Y, 15, model_dir="run", verbose=0)["step"] == 4
     assert "ETA" not in capfd.readouterr().err

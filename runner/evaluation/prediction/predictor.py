@@ -158,7 +158,8 @@ def _split(inputs: Any) -> tuple[Any, Any]:
 def _labels(labels: Any) -> dict[str, Any]:
     """Returns the column of the labels, unless they do not belong to single examples."""
     flat = tf.nest.flatten(labels)
-    if labels is None or not all(isinstance(each, tf.Tensor) and each.shape.rank for each in flat):
+    single = all(isinstance(each, tf.Tensor) and each.shape.rank for each in flat)
+    if labels is None or not flat or not single:
         return {}
     return {_LABEL: prediction_contract.named(labels)}
 
