@@ -45,7 +45,7 @@ def own_metric(keras):
 
 
 def from_a_cell(keras):
-    """A class with an argument that has no configuration, a closure, a lambda, its own metric."""
+    """A class without a configuration, with a closure, a lambda, its own metric, an added loss."""
 
     class Network(keras.Model):
         def __init__(self, parts):
@@ -55,6 +55,7 @@ def from_a_cell(keras):
         def call(self, x):
             for part in self.parts:
                 x = part(x)
+            self.add_loss(0.01 * tf.reduce_mean(x**2))
             return x
 
     class Warmup(keras.optimizers.schedules.LearningRateSchedule):
@@ -157,7 +158,7 @@ def test_it_is_loaded_back_with_the_help_of_a_model(made):
 
 
 @pytest.mark.parametrize("name", ["tf_keras", "keras"])
-def test_a_vocabulary_is_loaded_back_without_help(name):
+def test_a_vocabulary_is_loaded_back_without_help_and_exported(name):
     keras = importlib.import_module(name)
     texts = np.array(["good film", "bad film", "great", "awful"] * 6)
     layer = keras.layers.TextVectorization(20, output_sequence_length=4)
@@ -172,6 +173,7 @@ def test_a_vocabulary_is_loaded_back_without_help(name):
     given = tf.constant(texts[:4])
     np.testing.assert_array_equal(loaded(given), model(given))
     assert loaded.optimizer.get_config()["name"].lower().startswith("adam")
+    assert runner.run(None, "run", "export", validation=(texts, labels))["exports"][0]["accepted"]
 
 
 @pytest.mark.parametrize("name", ["tf_keras", "keras"])
@@ -204,3 +206,12 @@ def test_a_mode_takes_the_model_whose_classes_cannot_be_found(made):
     given = {"validation": DATA["validation_data"], "checkpoint": "latest"}
     found = runner.run(None, results.model_dir, "eval", model=KINDS[kind](keras), **given)
     assert found["metrics"] == pytest.approx(results["metrics"], rel=1e-5)
+
+
+def test_a_model_with_its_own_steps_and_added_losses_is_exported(made):
+    keras, kind, _, _, results = made
+    given = {"validation": DATA["validation_data"], "model": KINDS[kind](keras)}
+    (export,) = runner.run(None, results.model_dir, "export", checkpoint="latest", **given)[
+        "exports"
+    ]
+    assert export["accepted"]

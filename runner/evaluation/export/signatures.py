@@ -84,9 +84,10 @@ class Servable:
 
 
 def _parts(model: Any) -> list[Any]:
-    """Returns a model's variables and lookup tables. Only Keras 3 tracks some of them."""
+    """Returns the variables and lookup tables of a model, or of the Keras 3 model in it."""
     kinds = (tf.Variable, tf.saved_model.experimental.TrackableResource)
-    tracked = tf.train.TrackableView(model).descendants()
+    roots = [model, *([model.network] if hasattr(model, "network") else [])]
+    tracked = [part for root in roots for part in tf.train.TrackableView(root).descendants()]
     variables = [v if isinstance(v, tf.Variable) else v.value for v in model.variables]
     items = getattr(model, "checkpoint_items", {})  # seeds and states, which layers may change
     variables += tf.nest.flatten(list(items.values()))
