@@ -1,5 +1,9 @@
 """The manual's notebook runs from its first cell to its last, in a kernel of its own."""
 
+import os
+import signal
+import threading
+import time
 from pathlib import Path
 
 import nbformat
@@ -29,6 +33,30 @@ def test_the_notebook_runs(tmp_path):
         each.get("text", "") for cell in notebook.cells for each in cell.get("outputs", ())
     )
     assert "retracing" not in text
+    assert "oneDNN" not in text, "TensorFlow's messages at its start are hidden"
     (error,) = [each for each in mistaken.outputs if each.output_type == "error"]
     assert error.traceback[-1].startswith("ConfigError: nowhere")
     assert len(error.traceback) <= 2, "the cell's line and the message"
+
+
+def test_an_interrupt_of_the_kernel_saves_a_checkpoint(tmp_path):
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"][:2]
+    long = "runner.fit(build_model(), x, y, epochs=100_000, model_dir='runs/long')"
+    code.append(nbformat.v4.new_code_cell(long))
+    code[-1].metadata.tags = ["raises-exception"]
+    notebook.cells = code
+    rows = tmp_path / "runs" / "long" / "train.jsonl"
+    place = {"metadata": {"path": str(tmp_path)}}
+    client = nbclient.NotebookClient(notebook, timeout=600, resources=place)
+
+    def interrupt():
+        while not rows.exists():
+            time.sleep(0.1)
+        os.kill(client.km.provisioner.pid, signal.SIGINT)  # as the button of Jupyter does
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    client.execute()
+    (error,) = [each for each in code[-1].outputs if each.output_type == "error"]
+    assert "Interrupt" in error.ename
+    assert list(rows.parent.glob("ckpt-*.index"))
