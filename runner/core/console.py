@@ -108,8 +108,13 @@ class Console:
         if self._file().isatty():
             self.say(line)
 
-    def show(self, line: str) -> None:
-        """Makes `line` the live line. Without a terminal, prints it."""
+    def show(self, line: str, share: float | None = None) -> None:
+        """Makes `line` the live line. Without a terminal, prints it.
+
+        Args:
+            line: The line.
+            share: How much of the work is done, from 0 to 1, for the bar in a notebook.
+        """
         if not self.shows_progress:
             return
         if not self.is_live:
@@ -117,7 +122,7 @@ class Console:
             return
         if self._is_in_notebook:
             with self._writing():
-                self._cell.show(words.visible(line))
+                self._cell.show(words.visible(line), share)
             return
         from rich import live, text
 

@@ -1,5 +1,6 @@
 """Shows a line in the output of a notebook cell, redrawn in place. No TensorFlow."""
 
+import html
 import sys
 from typing import Any
 
@@ -20,11 +21,14 @@ class Line:
     def __init__(self) -> None:
         self._handle: Any = None
 
-    def show(self, text: str) -> None:
-        """Shows the line, or replaces it."""
+    def show(self, text: str, share: float | None = None) -> None:
+        """Shows the line, or replaces it, after a bar if `share` (0 to 1) says what is done."""
         from IPython import display
 
         shown = {"text/plain": text}
+        if share is not None:
+            bar = f'<progress value="{share:.3f}"></progress>'
+            shown["text/html"] = f"{bar} <code>{html.escape(text)}</code>"
         if self._handle is None:
             self._handle = display.display(shown, raw=True, display_id=True)
         else:

@@ -142,7 +142,7 @@ class Progress:
     def _redraw(self, step: int, loss: float) -> None:
         with self._lock:
             self._line = self._fitting(self._describe(step, loss))
-            self._console.show(self._line)
+            self._console.show(self._line, step / self._total)
 
     def _describe(self, step: int, loss: float) -> str:
         done = step / self._total

@@ -25,6 +25,8 @@ def test_the_notebook_runs(tmp_path):
     fitted, drawn, again, loaded, mistaken = cells[2:]
     shown = [each["data"]["text/plain"] for each in fitted.outputs if "data" in each]
     assert len([text for text in shown if text.startswith("step")]) == 1, "redrawn in place"
+    bars = [each["data"].get("text/html", "") for each in fitted.outputs if "data" in each]
+    assert any("<progress" in text for text in bars)
     assert fitted.outputs[-1].data["text/plain"].startswith("<done at step")
     assert "image/png" in drawn.outputs[-1].data
     assert again.outputs[-1].data["text/plain"].count(",") == 5
