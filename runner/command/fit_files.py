@@ -1,9 +1,11 @@
 """Writes the files that ModelCheckpoint and CSVLogger name, at the end of `runner.fit`."""
 
 import csv
+import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
+
+import tensorflow as tf
 
 from runner.command import fit_result
 
@@ -24,7 +26,7 @@ class ModelFile(NamedTuple):
 
     def write(self, model: Any) -> None:
         """Writes a model with its current weights."""
-        Path(self.path).parent.mkdir(parents=True, exist_ok=True)
+        _make_folder(self.path)
         save = model.save_weights if self.weights_only else model.save
         save(self.path)
 
@@ -38,8 +40,9 @@ class Table(NamedTuple):
     def write(self, result: fit_result.FitResult) -> None:
         """Writes a line for each evaluation, with the columns of Keras and the learning rate."""
         columns = {"epoch": result.epoch, **dict(sorted(result.history.items()))}
-        with Path(self.path).open("w", newline="", encoding="utf-8") as file:
-            lines = csv.writer(file, delimiter=self.separator)
+        _make_folder(self.path)
+        with tf.io.gfile.GFile(self.path, "w") as file:
+            lines = csv.writer(file, delimiter=self.separator, lineterminator="\n")
             lines.writerow(columns)
             lines.writerows(zip(*columns.values(), strict=True))
 
@@ -67,3 +70,9 @@ def write_models(
         for file in of_best:
             file.write(model)
         model.set_weights(last)
+
+
+def _make_folder(path: str) -> None:
+    """Makes the directory of a file, which may be in a bucket."""
+    if folder := os.path.dirname(path):  # noqa: PTH120, pathlib changes URLs
+        tf.io.gfile.makedirs(folder)

@@ -221,7 +221,7 @@ def test_the_files_that_callbacks_name_are_written_as_keras_writes_them(library)
         callbacks=[
             keras.callbacks.ModelCheckpoint("kept/best.keras", **best),
             keras.callbacks.ModelCheckpoint("last.weights.h5", save_weights_only=True),
-            keras.callbacks.CSVLogger("log.csv"),
+            keras.callbacks.CSVLogger("logs/log.csv"),
         ],
         model_dir="run",
         epochs=3,
@@ -233,6 +233,6 @@ def test_the_files_that_callbacks_name_are_written_as_keras_writes_them(library)
     last.load_weights("last.weights.h5")
     for ours, theirs in zip(made.get_weights(), last.get_weights(), strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    header, *rows = Path("log.csv").read_text().splitlines()
+    header, *rows = Path("logs/log.csv").read_text().splitlines()
     assert header == "epoch,accuracy,learning_rate,loss,val_accuracy,val_loss"
     assert [row.partition(",")[0] for row in rows] == ["0", "1", "2"]
