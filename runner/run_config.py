@@ -19,6 +19,7 @@ from runner.configuration.settings import (
     OPTIONAL_NAME,
     PATTERN,
     REPORTS,
+    RESUMES,
     ROLLBACKS,
     SIZE,
     STEPS,
@@ -714,6 +715,15 @@ class RunConfig(base_config.Config):
         "and batching do not change. Pipelines that cannot be indexed (several data sets, "
         "filters, `tf.data` service) are streamed, and the log explains why.",
         allowed=one_of("stream", "indexed"),
+    )
+    resume_inputs: str = setting(
+        "exact",
+        "How a resume continues with data whose position is not in the checkpoint and does not "
+        "follow from the step. `exact` reads them from the start up to the step (a replay), which "
+        "can take as long as the training before it. `fresh_shuffle` continues at once with a "
+        "newly seeded epoch, so the run is not bit-exact. `history.jsonl` records that.",
+        allowed=one_of("exact", "fresh_shuffle"),
+        resume=RESUMES,
     )
     max_bad_examples: int = setting(
         0,

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from runner.checkpoints import checkpoint_files
+from runner.data import iterators
 from runner.devices import team
 from runner.history import history
 from runner.internals import checkpoint_keys
@@ -20,46 +21,25 @@ from runner.internals import tensorflow as tf_internals
 NAMES = ("train_metrics", "generators", "inputs", "replicas", "logs")
 """The parts that only this runner's checkpoints hold, not Model Garden's, by their names."""
 
-_FAIL_ON_OUTSIDE_STATE = 2  # tf.data's ExternalStatePolicy
-
 
 class InputState:
-    """The position of an input iterator."""
+    """The position of the iterators over the training data."""
 
     def __init__(self) -> None:
         self.variable = tf.Variable(b"", trainable=False, name="inputs")
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether no position is stored."""
-        return self.variable.numpy() == b""
+    def fits(self, iterator: Any) -> bool:
+        """Whether a position is stored, of as many iterators and replicas."""
+        state = self.variable.numpy()
+        return state != b"" and iterators.fits(iterator, state)
 
-    def can_hold(self, iterator: Any) -> bool:
-        """Whether TensorFlow can serialize this iterator: one replica, no Python in it."""
-        if not isinstance(iterator, tf.data.Iterator) or tf.distribute.has_strategy():
-            return False
-        try:
-            _serialized(iterator)
-        except (tf.errors.OpError, AttributeError):
-            return False
-        return True
+    def capture(self, iterator: Any) -> None:
+        """Stores the position, or nothing if TensorFlow omits part of it."""
+        self.variable.assign(iterators.saved(iterator) or b"")
 
-    def capture(self, iterator: tf.data.Iterator) -> None:
-        """Stores the iterator's position, or nothing if TensorFlow omits part of it.
-
-        At the end of a pass, an op such as `batch` has released the shuffle below it. The number of
-        its reshuffles is then missing, so the following passes would have another order.
-        """
-        state = tf.io.serialize_tensor(_serialized(iterator)).numpy()
-        whole = tf_internals.saved_shuffles(state) >= tf_internals.shuffles(iterator)
-        self.variable.assign(state if whole else b"")
-
-    def put_back(self, iterator: tf.data.Iterator) -> None:
-        """Moves an iterator over the same dataset to the stored position."""
-        tf.raw_ops.DeserializeIterator(
-            resource_handle=tf_internals.iterator_resource(iterator),
-            serialized=tf.io.parse_tensor(self.variable, tf.variant),
-        )
+    def put_back(self, iterator: Any) -> None:
+        """Moves iterators over the same datasets to the stored position, which fits them."""
+        iterators.put_back(iterator, self.variable.numpy())
 
     def clear(self) -> None:
         """Clears the position."""
@@ -196,10 +176,3 @@ def reduced(variables: Sequence[tf.Variable]) -> list[tf.Variable]:
     apart = tf.VariableSynchronization.ON_READ
     several = tf.distribute.get_strategy().num_replicas_in_sync > 1
     return [v for v in variables if several and v.synchronization == apart]
-
-
-def _serialized(iterator: tf.data.Iterator) -> tf.Tensor:
-    return tf.raw_ops.SerializeIterator(
-        resource_handle=tf_internals.iterator_resource(iterator),
-        external_state_policy=_FAIL_ON_OUTSIDE_STATE,
-    )

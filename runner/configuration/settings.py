@@ -223,6 +223,7 @@ EVALUATIONS = dataclasses.replace(
 KEPT = Resume("affects only what is kept and where")
 BEST = Resume("the best checkpoint is selected again")
 ROLLBACKS = Resume("affects only later rollbacks")
+RESUMES = Resume("affects only later resumes")
 DEVICES = Resume("same batches, but not always bit-exact")
 NOTES = Resume("only descriptive")
 PACE = Resume("affects only speed")

@@ -1,13 +1,15 @@
 """A task's inputs starting at any batch, for a run that resumes or skips a bad batch.
 
-Index-based training inputs (`runner.inputs`) can start at any step. For others, the iterator's
-state goes into the checkpoint if TensorFlow can serialize it. Otherwise they are built from the
-start and skip batches, which gives the same batches in the same order, at the cost of reading them.
+Index-based training inputs (`runner.inputs`) can start at any step. For others, the position of the
+iterator goes into the checkpoint if TensorFlow can save it. Otherwise the inputs are built from the
+start. They skip the records of earlier batches before their first map, if that is equivalent, or
+else all earlier batches are drawn and dropped. Both give the same batches in the same order.
 """
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterable
+import itertools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import orbit
@@ -15,13 +17,32 @@ import tensorflow as tf
 from official.core import base_task, config_definitions
 
 from runner.configuration import task_contract
-from runner.data import batches, indexed, order, windows
+from runner.data import batches, indexed, iterators, order, windows
 from runner.data.determinism import Determinism
 from runner.devices import strategy, team
 from runner.errors import ConfigError
 from runner.internals import pipelines
 
 _REPEATED = "repeated_steps"  # a field of `inputs.DataConfig`
+_ALL = windows.Reading()
+
+
+@dataclasses.dataclass(frozen=True)
+class Inputs:
+    """Training inputs. Iterating over them gives the batches from the requested step on.
+
+    Attributes:
+        dataset: The batches, distributed over the replicas.
+        behind: How many of its first batches come before the requested step.
+        records: How many records it skips before they are mapped.
+    """
+
+    dataset: Any
+    behind: int = 0
+    records: int = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        return itertools.islice(iter(self.dataset), self.behind, None)
 
 
 def training(
@@ -29,21 +50,21 @@ def training(
     data: config_definitions.DataConfig,
     *,
     step: int = 0,
-    skipped: Iterable[windows.Window] = (),
+    reading: windows.Reading = _ALL,
     limit: int = 0,
     seed: int = 0,
     threads: int | None = None,
     determinism: Determinism | None = None,
     by_index: bool = False,
     max_bad_examples: int = 0,
-) -> Any:
+) -> Inputs:
     """Returns the training inputs from `step` on, distributed over the replicas in scope.
 
     Args:
         task: Builds the inputs.
         data: Describes them.
         step: The training step whose batch comes first.
-        skipped: Batches that are not used for training.
+        reading: What to read from the data.
         limit: Repeats this many first batches, or 0 for no limit.
         seed: Used if `data` has none, and as TensorFlow's seed.
         threads: The size of a private thread pool. None uses TensorFlow's.
@@ -54,24 +75,20 @@ def training(
     Raises:
         ConfigError: if `data` or `threads` have values that tf.data does not allow.
     """
-    if getattr(data, "seed", 0) is None:
+    if reading.seed is not None:
+        seed = reading.seed
+    if getattr(data, "seed", 0) is None or (reading.seed is not None and hasattr(data, "seed")):
         data = data.replace(seed=seed)
-
     kept = determinism or Determinism()
-
-    def build(context: tf.distribute.InputContext) -> Any:
-        parts = []
-        for first, count in windows.segments(step, skipped):
-            strategy.set_seed(seed)  # an unseeded shuffle gets the same seed in each build
-            parts.append(_from(task, data, context, first, count, limit, kept, by_index=by_index))
-        return tf.nest.map_structure(_joined, *parts)
-
+    made = _Training(task, data, limit, seed, kept, by_index=by_index)
+    ranges = windows.segments(step, reading.skipped)
+    made.ranges = [(max(first - reading.begins, 0), count) for first, count in ranges]
     options = _options(data, threads)
     with order.recorded() as kept.placements:
-        dataset = kept.spare(lambda: _distributed(task, build, options, endless=True))
+        dataset = kept.spare(lambda: _distributed(task, made.build, options, made.is_read_on_host))
     for placement in kept.placements:
         placement.source.max_faults = max_bad_examples
-    return dataset
+    return Inputs(dataset, made.behind, made.records)
 
 
 def validation(
@@ -158,41 +175,99 @@ def advice(data: config_definitions.DataConfig) -> str:
     )
 
 
-def _from(
-    task: base_task.Task,
-    data: Any,
-    context: tf.distribute.InputContext,
-    first: int,
-    count: int | None,
-    limit: int,
-    kept: Determinism,
-    *,
-    by_index: bool,
-) -> Any:
-    """Returns `count` global batches from `first` on, each cut for the replicas of this pipeline.
+class _Training:
+    """Builds the parts of training inputs, and records how they reach their first batch.
 
-    A limit repeats the first batches, and holds inputs that are not index-based in memory.
+    Attributes:
+        ranges: The batches to read: the first, and their number or None for all.
+        behind, records: As in `Inputs`.
+        is_placed: Whether the inputs can start at any step.
     """
-    replicas = context.num_replicas_in_sync // context.num_input_pipelines
-    if is_placed(data, task) and (not limit or hasattr(data, _REPEATED)):
-        repeated = {_REPEATED: limit} if limit else {}
-        dataset = inputs_of(task, data.replace(start_step=first, **repeated), context)
-        first = limit = 0
-    else:
-        dataset = inputs_of(task, data, context)
-        if by_index:
-            try:
-                dataset = _by_index(dataset, data, context, first, limit)
-                kept.is_indexed, first, limit = True, 0, 0
-            except pipelines.UnsupportedError as error:
-                kept.not_indexed = str(error)
 
-    def cut(part: tf.data.Dataset) -> tf.data.Dataset:
-        part = part.take(limit * replicas).cache().repeat() if limit else part
-        part = part.skip(first * replicas) if first else part
-        return part if count is None else part.take(count * replicas)
+    def __init__(
+        self,
+        task: base_task.Task,
+        data: Any,
+        limit: int,
+        seed: int,
+        kept: Determinism,
+        *,
+        by_index: bool,
+    ) -> None:
+        self._task, self._data, self._limit, self._seed = task, data, limit, seed
+        self._kept, self._by_index = kept, by_index
+        self.ranges: list[tuple[int, int | None]] = []
+        self.behind = self.records = 0
+        self.is_placed = is_placed(data, task)
 
-    return tf.nest.map_structure(cut, dataset)
+    def build(self, context: tf.distribute.InputContext) -> Any:
+        """Returns all parts, cut for the replicas of this pipeline."""
+        parts: list[Any] = []
+        self.behind = self.records = 0
+        for first, count in self.ranges:
+            strategy.set_seed(self._seed)  # an unseeded shuffle gets the same seed in each build
+            parts.append(self._part(context, first, count, is_first=not parts))
+        return tf.nest.map_structure(_joined, *parts)
+
+    def _part(
+        self, context: tf.distribute.InputContext, first: int, count: int | None, *, is_first: bool
+    ) -> Any:
+        """Returns `count` global batches from `first` on, each cut for the replicas.
+
+        A limit repeats the first batches, and holds inputs that are not index-based in memory.
+        """
+        data, limit = self._data, self._limit
+        replicas = context.num_replicas_in_sync // context.num_input_pipelines
+        if self.is_placed and (not limit or hasattr(data, _REPEATED)):
+            repeated = {_REPEATED: limit} if limit else {}
+            placed = data.replace(start_step=first, **repeated)
+            dataset, first, limit = inputs_of(self._task, placed, context), 0, 0
+        else:
+            dataset = inputs_of(self._task, data, context)
+            if self._by_index:
+                try:
+                    dataset = _by_index(dataset, data, context, first, limit)
+                    self._kept.is_indexed, first, limit = True, 0, 0
+                except pipelines.UnsupportedError as error:
+                    self._kept.not_indexed = str(error)
+        if limit:
+            dataset = tf.nest.map_structure(
+                lambda part: part.take(limit * replicas).cache().repeat(), dataset
+            )
+            first %= limit
+        if first and is_first:
+            dataset, first, count = self._begun(dataset, first, count, replicas)
+
+        def cut(part: tf.data.Dataset) -> tf.data.Dataset:
+            part = part.skip(first * replicas) if first else part
+            return part if count is None else part.take(count * replicas)
+
+        return tf.nest.map_structure(cut, dataset)
+
+    def _begun(
+        self, dataset: Any, first: int, count: int | None, replicas: int
+    ) -> tuple[Any, int, int | None]:
+        """Skips the records of the batches before the first, or leaves these to the caller."""
+        try:
+            found = pipelines.skipping(dataset, first * replicas)
+        except pipelines.UnsupportedError:
+            self.behind = first
+            return dataset, 0, None if count is None else first + count
+        self.records = found.records
+        return found.dataset, 0, count
+
+    def is_read_on_host(self, dataset: Any) -> bool:
+        """Returns whether a plain iterator reads what `build` returned, for several devices.
+
+        On CPUs it takes less time than TensorFlow's iterators for devices. On GPUs, which those
+        copy to in advance, it is used if TensorFlow can save its position and that is needed.
+        """
+        devices = tf.distribute.get_strategy().extended.worker_devices
+        if all("CPU" in device for device in devices):
+            return True
+        if self.is_placed or self._kept.is_indexed:
+            return False
+        return iterators.can_be_saved(tf.nest.map_structure(iter, dataset))
 
 
 def _by_index(
@@ -223,30 +298,41 @@ def _distributed(
     task: base_task.Task,
     build: Callable[[tf.distribute.InputContext], Any],
     options: tf.data.Options,
-    *,
-    endless: bool = False,
+    is_read_on_host: Callable[[Any], bool] | None = None,
 ) -> Any:
+    """Returns what `build` returns, distributed over the replicas of the strategy in scope.
+
+    Args:
+        task: Builds the inputs.
+        build: Returns those of one input pipeline.
+        options: The options of each.
+        is_read_on_host: For training data, which have no end.
+    """
     several = team.current().size > 1
 
     def with_options(input_context: tf.distribute.InputContext) -> Any:
         dataset = build(input_context)
-        if several and endless:
+        if several and is_read_on_host:
             dataset = tf.nest.map_structure(_said_endless, dataset)
         if options == tf.data.Options():
             return dataset
         return tf.nest.map_structure(lambda part: part.with_options(options), dataset)
 
+    def shared(input_context: tf.distribute.InputContext) -> Any:
+        whole = with_options(tf.distribute.InputContext())
+        return tf.nest.map_structure(lambda part: share(part, input_context), whole)
+
     devices = tf.distribute.get_strategy()
     if strategy.is_one_cpu(devices):  # TensorFlow's iterator for devices takes as long as a step
         return with_options(tf.distribute.InputContext())
+    if is_read_on_host and strategy.is_in_one_process(devices):
+        context = tf.distribute.InputContext(num_replicas_in_sync=devices.num_replicas_in_sync)
+        made = (with_options if takes_context(task) else shared)(context)
+        if is_read_on_host(made):
+            return tf.nest.map_structure(lambda part: iterators.HostDataset(part, devices), made)
     if takes_context(task):
         return orbit.utils.make_distributed_dataset(devices, with_options)
     if several:
-
-        def shared(input_context: tf.distribute.InputContext) -> Any:
-            whole = with_options(tf.distribute.InputContext())
-            return tf.nest.map_structure(lambda part: share(part, input_context), whole)
-
         return orbit.utils.make_distributed_dataset(devices, shared)
     return tf.nest.map_structure(
         lambda part: orbit.utils.make_distributed_dataset(devices, part),

@@ -1,9 +1,24 @@
 """Batches that training leaves out after a rollback, and the batches that it then reads."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 Window = tuple[int, int]
 """Batches that training leaves out: the first, and the one after the last."""
+
+
+class Reading(NamedTuple):
+    """What training reads from its data.
+
+    Attributes:
+        skipped: The batches that it leaves out.
+        begins: The number of the first batch of the data, which are shuffled anew from there on.
+        seed: The seed from there on, or None for the run's seed.
+    """
+
+    skipped: Sequence[Window] = ()
+    begins: int = 0
+    seed: int | None = None
 
 
 def segments(step: int, skipped: Iterable[Window]) -> list[tuple[int, int | None]]:

@@ -317,6 +317,12 @@ def is_one_cpu(strategy: tf.distribute.Strategy) -> bool:
     return one and "CPU" in strategy.extended.worker_devices[0]
 
 
+def is_in_one_process(strategy: tf.distribute.Strategy) -> bool:
+    """Returns whether a strategy distributes over the CPUs or GPUs of this process alone."""
+    local = (tf.distribute.MirroredStrategy, tf.distribute.OneDeviceStrategy)
+    return isinstance(strategy, local) and team.current().size == 1
+
+
 def describe(strategy: tf.distribute.Strategy, model: tf_keras.Model) -> str:
     """Describes the devices that hold a model, and how many GPUs stay idle."""
     variable, *_ = strategy.experimental_local_results(keras_internals.variables(model)[0])

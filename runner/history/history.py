@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from runner.core import files, growing_file, text
+from runner.data import windows
 from runner.errors import RunnerError
 from runner.history import records
 
@@ -25,7 +26,7 @@ class Extent(NamedTuple):
     Attributes:
         evaluations: The number of evaluations.
         digest: Identifies their steps and values.
-        rollbacks: The number of rollbacks.
+        rollbacks: The number of rollbacks, and of resumes with newly shuffled data.
         drops: The number of learning rate drops.
     """
 
@@ -63,9 +64,9 @@ class History:
         return self.of(records.Rollback)
 
     @property
-    def skipped(self) -> list[tuple[int, int]]:
-        """The batches that training skips because of rollbacks."""
-        return [rollback.skipped for rollback in self.rollbacks]
+    def reading(self) -> windows.Reading:
+        """What training reads from its data, after rollbacks and resumes."""
+        return reading((*self.rollbacks, *self.of(records.FreshShuffle)))
 
     @property
     def extent(self) -> Extent:
@@ -76,7 +77,7 @@ class History:
         """Describes the rows lost since the extent `then`, or returns an empty string."""
         counts = {
             "evaluation": (then.evaluations, len(self.evaluations)),
-            "rollback": (then.rollbacks, len(self.rollbacks)),
+            "rollback or new shuffle": (then.rollbacks, self._changes_of_data),
             "learning rate drop": (then.drops, len(self.of(records.Drop))),
         }
         lost = [
@@ -90,7 +91,11 @@ class History:
 
     def _extent(self, evaluations: int) -> Extent:
         digest = _digest(self.evaluations[:evaluations])
-        return Extent(evaluations, digest, len(self.rollbacks), len(self.of(records.Drop)))
+        return Extent(evaluations, digest, self._changes_of_data, len(self.of(records.Drop)))
+
+    @property
+    def _changes_of_data(self) -> int:
+        return len(self.rollbacks) + len(self.of(records.FreshShuffle))
 
     def append(self, row: records.Record) -> None:
         """Adds one row. The row is on disk when this returns."""
@@ -180,6 +185,25 @@ class Tail:
         new = key not in self._known
         self._known.add(key)
         return new
+
+
+def reading(rows: Iterable[records.Record]) -> windows.Reading:
+    """Returns what a run with these rows reads from its training data."""
+    skipped, fresh = [], windows.Reading()
+    for row in rows:
+        if isinstance(row, records.Rollback):
+            skipped.append(row.skipped)
+        elif isinstance(row, records.FreshShuffle):
+            fresh = windows.Reading((), row.batch, row.seed)
+    return fresh._replace(skipped=skipped)
+
+
+def shuffled_anew(rows: Iterable[records.Record]) -> str:
+    """Describes the resumes with newly shuffled inputs, after which a run is not bit-exact."""
+    steps = [f"{row.step:,}" for row in rows if isinstance(row, records.FreshShuffle)]
+    at = "step" if len(steps) == 1 else "steps"
+    said = f"its inputs were shuffled anew at {at} {', '.join(steps)} (RunConfig.resume_inputs)"
+    return said if steps else ""
 
 
 def read(path: Path) -> list[records.Record]:

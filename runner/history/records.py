@@ -87,6 +87,23 @@ class Rollback(Record):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class FreshShuffle(Record):
+    """A resume that continued with newly shuffled data, so the run is not bit-exact.
+
+    Attributes:
+        step: The step at which it resumed.
+        batch: The number of the batch after it, with which the new data begin.
+        seed: The seed of the new data.
+    """
+
+    kind = "fresh_shuffle"
+
+    batch: int
+    seed: int
+    time: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Stop(Record):
     """A decision based on an evaluator's evaluations: the run stops.
 
@@ -198,7 +215,8 @@ class Mean(Record):
 
 
 KINDS: Mapping[str, type[Record]] = {
-    row.kind: row for row in (Evaluation, Rollback, Stop, Drop, Damaged, Failed, Test, Mean)
+    row.kind: row
+    for row in (Evaluation, Rollback, FreshShuffle, Stop, Drop, Damaged, Failed, Test, Mean)
 }
 
 

@@ -61,6 +61,7 @@ def sections(rows: Sequence[Row]) -> list[Section]:
         ("packages", False, packages(starts)),
         ("machine", False, machine(starts)),
         ("data", True, data(starts)),
+        ("exactness", False, _of("not bit-exact", [run.not_exact for run in runs])),
         ("model", True, _overview([run.overview for run in runs])),
         ("progress", True, _facts(rows, ("state", "reason", "step", "evaluations"))),
         ("pace", False, _pace(rows)),

@@ -13,6 +13,7 @@ from runner.run_directory.run import Run
 from runner.run_directory.state import State
 from runner.storage import display_names
 
+_DECISIONS = (records.Rollback, records.FreshShuffle, records.Stop, records.Drop)
 _LONGEST_DIFF = 20_000  # characters
 _METRICS = 500  # rows in the table of best and last
 _AT = {
@@ -246,4 +247,4 @@ def _again(run: Run) -> list[tuple[str, str, str]]:
 
 def decisions(rows: Sequence[records.Record]) -> int:
     """Returns the number of rows that are decisions."""
-    return sum(isinstance(row, records.Rollback | records.Stop | records.Drop) for row in rows)
+    return sum(isinstance(row, _DECISIONS) for row in rows)

@@ -149,6 +149,8 @@ def _event(row: Any, by: str) -> Event:
         case records.Rollback():
             said = f"{row.reason}: back to {at}, found at {row.found:,}; rate times {row.rate:g}"
             return Event(row.time, "decision", said)
+        case records.FreshShuffle():
+            return Event(row.time, "decision", f"resumed at {at} with newly shuffled inputs")
         case records.Stop():
             return Event(row.time, "decision", f"stopped at {at} by {row.source}: {row.reason}")
         case records.Drop():

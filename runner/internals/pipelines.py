@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 from tensorflow.python.data.util import structure
+from tensorflow.python.framework import op_def_registry
 
 from runner.internals import stateless_random
 
@@ -17,6 +18,10 @@ _ORDERING = ("_ShuffleDataset", "_RepeatDataset", "_CacheDataset", "CacheDataset
 _MAPS = ("_MapDataset", "_ParallelMapDataset")
 _BATCHES = ("_BatchDataset", "_ParallelBatchDataset")
 _UNCHANGED = ("_OptionsDataset", "_PrefetchDataset")
+_HARMLESS = (  # stateful by name, but their results do not depend on earlier calls
+    *("ReadFile", "ReadVariableOp", "LookupTableFindV2", "LookupTableSizeV2"),
+    *("Assert", "CheckNumerics", "CheckNumericsV2"),
+)
 
 _RECORD = tf.TensorSpec([], tf.string)
 
@@ -78,6 +83,84 @@ def taken_apart(dataset: tf.data.Dataset) -> Pipeline:
             raise UnsupportedError(f"{_readable(kind)} reads {len(inputs)} data sets")
         part = inputs[0]
     return Pipeline(tuple(_files(part)), tuple(reversed(steps)), dataset.options())
+
+
+class Skipping(NamedTuple):
+    """A pipeline without its first elements.
+
+    Attributes:
+        dataset: The pipeline.
+        records: How many records it skips below its maps.
+    """
+
+    dataset: tf.data.Dataset
+    records: int
+
+
+def skipping(dataset: Any, elements: int) -> Skipping:
+    """Returns a pipeline without its first elements, which it does not map.
+
+    Raises:
+        UnsupportedError: if that saves nothing, or would change later elements.
+    """
+    part, count, above = dataset, elements, []
+    while isinstance(part, tf.data.Dataset) and type(part).__name__ in (
+        *_MAPS,
+        *_BATCHES,
+        *_UNCHANGED,
+    ):
+        kind = type(part).__name__
+        if kind in _BATCHES:
+            count *= int(part._batch_size)
+        if kind in _MAPS and _has_state(part._map_func.function):
+            break
+        above.append(part)
+        (part,) = part._inputs()
+    if not any(type(each).__name__ in _MAPS for each in above):
+        raise UnsupportedError("it has no maps after the ops that set the order")
+    result = part.skip(count)
+    for each in reversed(above):
+        result = _again(each, result)
+    return Skipping(result.with_options(dataset.options()), count)
+
+
+def has_state(dataset: tf.data.Dataset) -> bool:
+    """Returns whether a pipeline calls Python, or ops whose results depend on earlier calls.
+
+    TensorFlow itself finds out only when it saves a position, and only in parts already in use.
+    """
+    return any(_has_state(wrapper.function) for wrapper in dataset._functions()) or any(
+        map(has_state, dataset._inputs())
+    )
+
+
+def _has_state(function: Any) -> bool:
+    """Returns whether the results of a function may depend on how often it was called."""
+    definition = function.graph.as_graph_def()
+    nodes = [*definition.node, *(n for f in definition.library.function for n in f.node_def)]
+    ops = {node.op for node in nodes} - {*_HARMLESS, *stateless_random.CALLS}
+    known = [op_def_registry.get(op) for op in ops if "Dataset" not in op]
+    return any(op.is_stateful for op in known if op)
+
+
+def _again(part: Any, dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """Returns a map, batch or prefetch of a pipeline over another dataset."""
+    kind = type(part).__name__
+    if kind in _MAPS:
+        call, whole = _mapped(part).call, type(part._map_func._input_structure) is not tuple
+        unused = tf.zeros([2], tf.int64)
+
+        @tf.autograph.experimental.do_not_convert
+        def mapped(*elements: Any) -> Any:
+            return call(elements[0] if whole else elements, unused)
+
+        parallel = {}
+        if kind == "_ParallelMapDataset":
+            parallel["num_parallel_calls"] = int(part._num_parallel_calls)
+        return dataset.map(mapped, **parallel)
+    if kind in _BATCHES:
+        return dataset.batch(int(part._batch_size), drop_remainder=bool(part._drop_remainder))
+    return dataset.prefetch(int(part._buffer_size)) if kind == "_PrefetchDataset" else dataset
 
 
 def _readable(kind: str) -> str:

@@ -41,7 +41,7 @@ _RENAMED = {
 _RANDOM = {*_STATELESS, "RandomShuffle"}
 
 # The attributes of each op that name functions, and its form without state.
-_CALLS = {
+CALLS = {
     "PartitionedCall": (("f",), "PartitionedCall"),
     "StatefulPartitionedCall": (("f",), "PartitionedCall"),
     "If": (("then_branch", "else_branch"), "StatelessIf"),
@@ -161,10 +161,10 @@ class _Rewriting:
         if not any(map(self.is_random, _called(node))):
             yield node
             return
-        if node.op not in _CALLS:
+        if node.op not in CALLS:
             raise UnsupportedError(f"a random op inside {node.op} cannot be given a seed")
         yield from _salted(seed, next(salts))
-        attributes, stateless = _CALLS[node.op]
+        attributes, stateless = CALLS[node.op]
         for attribute in attributes:
             for function in _functions(node.attr[attribute]):
                 function.name = self.rewritten(function.name, returns=attribute == "body")
@@ -181,8 +181,8 @@ class _Rewriting:
         yield node
 
     def _keeps_state(self, node: node_def_pb2.NodeDef) -> bool:
-        if node.op in _CALLS:
-            return node.op != _CALLS[node.op][1] or any(map(self._keeps_state_in, _called(node)))
+        if node.op in CALLS:
+            return node.op != CALLS[node.op][1] or any(map(self._keeps_state_in, _called(node)))
         definition = op_def_registry.get(node.op)
         return definition is not None and definition.is_stateful
 

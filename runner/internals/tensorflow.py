@@ -21,6 +21,7 @@ from tensorflow.core.protobuf import tensorflow_server_pb2, trackable_object_gra
 from tensorflow.python import _pywrap_tfe
 from tensorflow.python.autograph.core import ag_ctx
 from tensorflow.python.autograph.impl import api
+from tensorflow.python.distribute import values as distributed_values
 from tensorflow.python.eager import context
 from tensorflow.python.framework import config
 from tensorflow.python.ops import nn_ops, stateful_random_ops
@@ -269,6 +270,11 @@ def iterator_resource(iterator: tf.data.Iterator) -> tf.Tensor:
     return iterator._iterator_resource
 
 
+def dataset_of(iterator: tf.data.Iterator) -> tf.data.Dataset:
+    """Returns the dataset over which an iterator was made."""
+    return iterator._dataset
+
+
 def shuffles(iterator: tf.data.Iterator) -> int:
     """Returns how many shuffles an iterator's dataset has."""
 
@@ -304,6 +310,12 @@ def read_as(values: Iterable[tuple[tf.Variable, tf.Tensor]]) -> Iterator[None]:
 def replica_spec(spec: Any) -> Any:
     """Returns the spec of one replica's part of a distributed value, and other specs unchanged."""
     return spec._value_specs[0] if "PerReplica" in type(spec).__name__ else spec
+
+
+def replicas_spec(spec: Any, count: int) -> Any:
+    """Returns the spec of a distributed value, from that of each replica's part."""
+    kind = distributed_values.PerReplicaSpec
+    return tf.nest.map_structure(lambda each: kind(*[each] * count), spec)
 
 
 def take_write_error(checkpoint: tf.train.Checkpoint) -> Exception | None:

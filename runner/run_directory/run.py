@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from runner.core import files, growing_file, layout, text
 from runner.core.spelling import metric_name
+from runner.data import windows
 from runner.errors import ConfigError, RunnerError
 from runner.history import best_evaluation, history, records
 from runner.run_directory import claim_file, goodput, params, status, submitted, supervised
@@ -246,9 +247,14 @@ class Run:
         return [row for row in self._rows if isinstance(row, records.Test)]
 
     @property
-    def skipped(self) -> Sequence[tuple[int, int]]:
-        """The batches that training skips because of rollbacks."""
-        return [row.skipped for row in self.history if isinstance(row, records.Rollback)]
+    def reading(self) -> windows.Reading:
+        """What training reads from its data, after rollbacks and resumes."""
+        return history.reading(self.history)
+
+    @property
+    def not_exact(self) -> str:
+        """Why the run is not bit-identical to one without interruptions, or ""."""
+        return history.shuffled_anew(self.history)
 
     @functools.cached_property
     def rule(self) -> best_evaluation.BestRule | None:

@@ -1,6 +1,5 @@
 """Builds the objects of a mode from its configuration, inside the strategy's scope."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -35,9 +34,11 @@ from runner.runs.call import Call, Given
 from runner.training import inner_loop, trainer
 from runner.training import multitask as training_multitask
 
+_ALL = windows.Reading()
+
 
 def build_trainer(
-    call: Call, *, step: int, evaluates: bool, skipped: Sequence[windows.Window] = ()
+    call: Call, *, step: int, evaluates: bool, reading: windows.Reading = _ALL
 ) -> tuple[trainer.Trainer, learning_rate.Scale]:
     """Builds a trainer with all variables created, and its inputs positioned at `step`.
 
@@ -45,7 +46,7 @@ def build_trainer(
         call: The configuration, the caller's objects, and the directory where a task may log.
         step: The step.
         evaluates: Whether the run also evaluates.
-        skipped: The batches that training skips.
+        reading: What training reads from its data.
 
     Returns:
         The trainer, and the scale of its learning rate.
@@ -69,7 +70,7 @@ def build_trainer(
                 task,
                 model,
                 made,
-                train_dataset=training_inputs(config, task, step, skipped, determinism),
+                train_inputs=training_inputs(config, task, step, reading, determinism),
                 validation_dataset=_validation_inputs(config, task, evaluated)
                 if evaluates
                 else None,
@@ -148,15 +149,15 @@ def training_inputs(
     config: Experiment,
     task: base_task.Task,
     step: int,
-    skipped: Sequence[windows.Window],
+    reading: windows.Reading,
     determinism: Determinism,
-) -> Any:
-    """Returns the training inputs from `step` on, without the skipped batches."""
+) -> pipeline.Inputs:
+    """Returns the training inputs from `step` on. Call it in the scope."""
     return pipeline.training(
         task,
         multitask.train_data(config.task),
         step=step,
-        skipped=skipped,
+        reading=reading,
         limit=config.run.limit_train,
         seed=config.run.seed,
         threads=config.runtime.dataset_num_private_threads,

@@ -9,7 +9,7 @@ from runner import errors
 from runner.checkpoints import checkpoint_files, integrity, restore
 from runner.configuration import limits
 from runner.core import closing, console, files, layout, secrets, user_code
-from runner.data import determinism
+from runner.data import determinism, windows
 from runner.devices import team
 from runner.errors import ConfigError, RunnerError
 from runner.evaluation import (
@@ -140,13 +140,15 @@ class EvaluatorRun:
         name = "-".join(map(str, ("mean", *some)))
         target = self._folder / name / checkpoint_files.name_of(steps[-1])
         run = run_in(self._model_dir)
-        skipped = run.skipped if run else ()
+        reading = run.reading if run else windows.Reading()
         weight_mean.write(
             self.evaluator,
             paths,
             target,
-            inputs=lambda: build.training_inputs(
-                self._config, self.evaluator.task, 0, skipped, determinism.Determinism()
+            inputs=lambda: (
+                build.training_inputs(
+                    self._config, self.evaluator.task, 0, reading, determinism.Determinism()
+                ).dataset
             ),
             batches=self._config.run.weight_mean.batches,
         )

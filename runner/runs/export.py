@@ -13,6 +13,7 @@ from runner import config
 from runner.checkpoints import checkpoint_files, restore, selection
 from runner.configuration import limits, sections
 from runner.core import console, files, layout, text
+from runner.data import windows
 from runner.data.determinism import Determinism
 from runner.errors import ConfigError, RejectedError
 from runner.evaluation import evaluator
@@ -192,8 +193,8 @@ def _training_data(
 ) -> Iterable[Any]:
     """Returns the batches that training would continue with after the checkpoint."""
     run = run_in(call.model_dir)
-    skipped = run.skipped if run else ()
-    data = build.training_inputs(experiment, made.task, source.step, skipped, Determinism())
+    reading = run.reading if run else windows.Reading()
+    data = build.training_inputs(experiment, made.task, source.step, reading, Determinism())
     return iter(data)
 
 

@@ -30,10 +30,10 @@ Work = Mapping[str, Callable[..., object]]
 
 def train(call: Call, *, evaluates: bool) -> Outcome:
     """Follows a chief that trains, until it ends."""
-    with _opened(call) as (folder, (step, source, skipped)):
+    with _opened(call) as (folder, (step, source, reading)):
         plan = policies.of(call.config, evaluates=evaluates)
         evaluates = bool(plan.grid.evaluations)
-        made = _Trained.build(call, folder, skipped, step, evaluates=evaluates)
+        made = _Trained.build(call, folder, reading, step, evaluates=evaluates)
         made.begin(Path(source) if source else None)
         metric_names.check(call.config, made.trainer, call.model_dir, evaluates=evaluates)
         sets = _sets(call, made.trainer) if evaluates else {}
@@ -158,11 +158,13 @@ class _Trained(NamedTuple):
 
     @classmethod
     def build(
-        cls, call: Call, folder: Path, skipped: list[windows.Window], step: int, *, evaluates: bool
+        cls, call: Call, folder: Path, reading: Sequence[Any], step: int, *, evaluates: bool
     ) -> "_Trained":
         """Builds the same objects as the chief, in the same order."""
         inside = dataclasses.replace(call, model_dir=folder)
-        built, scale = build.build_trainer(inside, step=step, evaluates=evaluates, skipped=skipped)
+        built, scale = build.build_trainer(
+            inside, step=step, evaluates=evaluates, reading=windows.Reading(*reading)
+        )
         build.build_costs(call.config, built)
         store = checkpoint_manager.Checkpoints(
             built.checkpoint,
@@ -187,23 +189,24 @@ class _Trained(NamedTuple):
             "scale": self.rate_scale.assign,
             "commit": self._commit,
             "go_back": self._go_back,
+            "feed": self._feed,
         }
 
     def _commit(self, step: int) -> None:
         self.trainer.capture_extra_state()
         self.store.commit(step)
 
-    def _go_back(
-        self, step: int, path: str, skipped: Sequence[windows.Window], scale: float
-    ) -> None:
+    def _go_back(self, step: int, path: str, reading: Sequence[Any], scale: float) -> None:
         self._restore(Path(path))
         self.rate_scale.assign(scale)
         self.trainer.put_back_extra_state()
-        run = self.trainer
+        self._feed(step, reading)
+
+    def _feed(self, step: int, reading: Sequence[Any]) -> None:
+        run, config = self.trainer, self.call.config
         with run.strategy.scope():
-            run.feed(
-                build.training_inputs(self.call.config, run.task, step, skipped, run.determinism)
-            )
+            own = windows.Reading(*reading)
+            run.feed(build.training_inputs(config, run.task, step, own, run.determinism))
 
     def _restore(self, path: Path) -> None:
         with learning_rate.as_configured(self.trainer.optimizer):

@@ -76,11 +76,19 @@ def open_run(
     mean, tested = None, None
     if evaluates:
         mean = weight_mean.WeightMean(
-            config, plan.grid, trainer, folder, state.history, evaluated, state.inputs
+            config,
+            plan.grid,
+            trainer,
+            folder,
+            state.history,
+            evaluated,
+            lambda: state.inputs().dataset,
         )
         best = [folder / name for name in plan.best_folders]
         tested = final_test.build(config, trainer, folder, best_folders=best, rows=state.history)
     team.current().lead()
+    if config.run.resume_inputs == "fresh_shuffle" and state.source and not trainer.replay.is_over:
+        state.shuffle_anew()
     if not state.source and config.trainer.recovery_max_trials > 0:
         state.commit(0)  # a checkpoint to roll back to
     return training_run.TrainingRun(
@@ -118,9 +126,9 @@ def _built(
     if source and plan.best and extra_state.is_model_gardens(source):
         _adopt_best(config, folder / next(iter(plan.best_folders)), rows)
     step = restore.step_of(source) if source else 0
-    team.current().open(step, str(source) if source else None, list(rows.skipped))
+    team.current().open(step, str(source) if source else None, rows.reading)
     trainer, rate_scale = build.build_trainer(
-        call, step=step, evaluates=bool(plan.grid.evaluations), skipped=rows.skipped
+        call, step=step, evaluates=bool(plan.grid.evaluations), reading=rows.reading
     )
     if source and not team.current().follows:
         input_shards.check(

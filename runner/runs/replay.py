@@ -147,7 +147,7 @@ class _Replay:
 
     def _losses(self, step: int) -> list[example_losses.ExampleLoss]:
         """Returns the losses of the batch's examples, largest first, or none if unknown."""
-        skipped = list(self._state.history.skipped)
+        skipped = self._state.history.reading.skipped
         identities = example_losses.examples_of(self._trainer, step, skipped)
         if not identities:
             return []

@@ -14,7 +14,7 @@ from runner.configuration import limits, multitask, schedules
 from runner.core import closing, console, files, layout, schedule, text
 from runner.devices import strategy, team
 from runner.evaluation import evaluation, final_test, weight_mean
-from runner.history import policies
+from runner.history import history, policies, records
 from runner.reporting import epoch_times, overview, progress, tensorboard
 from runner.run_directory import spent
 from runner.runs import build, training_state
@@ -80,11 +80,11 @@ class TrainingRun:
         return reproducibility.of(
             multitask.train_data(config.task),
             trainer.training_graph,
-            self.step,
             placed=trainer.places_inputs,
             inputs_saved=trainer.saves_inputs,
             deterministic=config.run.deterministic,
             lost=trainer.determinism.lost,
+            shuffled_anew=history.shuffled_anew(self.state.history.of(records.FreshShuffle)),
         )
 
     @property
@@ -256,13 +256,16 @@ class TrainingRun:
         )
         yield from schedules.complaints(config, state.rates)
         yield "".join(self.exactness)
-        if state.source and not trainer.places_inputs and not trainer.saves_inputs and self.step:
-            pace = state.log.pace_before
-            most = f" for up to {text.duration(self.step / pace)}" if pace else ""
+        pace = state.log.pace_before
+        most = f" for up to {text.duration(self.step / pace)}" if pace and self.step > pace else ""
+        if left := trainer.replay.batches:
             yield (
-                f"replaying {self.step:,} batches of inputs before the first step{most} "
-                "(RunConfig.inputs = 'indexed' avoids this for new runs on TFRecords)"
+                f"replaying {left:,} batches of inputs before the first step{most} "
+                "(RunConfig.inputs = 'indexed' avoids this for new runs on TFRecords, and "
+                "RunConfig.resume_inputs = 'fresh_shuffle' gives up exactness instead)"
             )
+        if left := trainer.replay.records:
+            yield f"skipping {left:,} records of the inputs before their maps{most}"
         if why := trainer.determinism.not_indexed:
             yield f"RunConfig.inputs = 'indexed' has no effect: {why}"
         if team.current().size > 1:

@@ -1,15 +1,17 @@
 """The weights and logs that a training run saves, restores and rolls back together."""
 
 import dataclasses
+import time
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from runner.checkpoints import checkpoint_manager, extra_state
 from runner.config import Experiment
 from runner.core import files
+from runner.data import pipeline, windows
 from runner.devices import team
-from runner.history import history
+from runner.history import history, records
 from runner.models import learning_rate
 from runner.runs import build
 from runner.training import decisions, trainer, training_log
@@ -48,7 +50,7 @@ class TrainingState:
             self.trainer.initialize()
             return
         self._restore(self.source)
-        self.trainer.put_back_extra_state(self.inputs(0))
+        self.trainer.put_back_extra_state(self.inputs)
 
     def commit(self, step: int) -> None:
         """Saves everything as the checkpoint of `step`, unless it has been saved already.
@@ -76,14 +78,23 @@ class TrainingState:
         dropped = self.history.drop_after(step)
         if dropped:
             self.decisions = self.decisions.again()
-        path, skipped = self.store.path(step), list(self.history.skipped)
+        path, reading = self.store.path(step), self.history.reading
         scale = self.decisions.rate_scale
-        with team.current().together("go_back", step, str(path), skipped, scale):
+        with team.current().together("go_back", step, str(path), reading, scale):
             self._restore(path)
             self.trainer.put_back_extra_state()
             self.trainer.feed(self.inputs(step))
         self.log.rewind(step)
         return bool(dropped)
+
+    def shuffle_anew(self) -> None:
+        """Continues with newly shuffled data instead of a replay, and records that."""
+        step, seed = self.trainer.step, self.config.run.seed
+        batch = windows.batch_of(step, self.history.reading.skipped)
+        fresh = zlib.crc32(f"{seed} {batch}".encode())
+        self.history.append(records.FreshShuffle(step, batch, fresh, time.time()))
+        with team.current().together("feed", step, self.history.reading):
+            self.trainer.feed(self.inputs(step))
 
     def put_back(self, step: int) -> None:
         """Restores the checkpoint of `step`, but not the logs and inputs."""
@@ -118,8 +129,8 @@ class TrainingState:
         self._scale = self.decisions.rate_scale
         self.rate_scale.assign(self._scale)
 
-    def inputs(self, step: int = 0) -> Any:
+    def inputs(self, step: int = 0) -> pipeline.Inputs:
         """Returns the training inputs from `step` on."""
-        run, skipped = self.trainer, self.history.skipped
+        run, reading = self.trainer, self.history.reading
         with run.strategy.scope():
-            return build.training_inputs(self.config, run.task, step, skipped, run.determinism)
+            return build.training_inputs(self.config, run.task, step, reading, run.determinism)

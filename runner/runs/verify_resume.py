@@ -83,7 +83,7 @@ def verify_resume(call: Call) -> dict[str, Any]:
         console.say(comparison.render(parts))
         told = "; ".join(map(str, interruptions))
         if comparison.differing(parts):
-            obstacle = Run(once).attempts[-1]["inexact"]
+            obstacle = Run(killed).attempts[-1]["inexact"]
             kind, difference = diagnosis.first(parts)
             raise RunnerError(
                 f"resuming is not bit-exact ({told})\n"

@@ -76,7 +76,7 @@ class Divergence:
 
     def _examples(self, broke: int) -> Iterator[str]:
         """Lists the examples of the batch that broke training, if they are known."""
-        identities = example_losses.examples_of(self._trainer, broke, list(self._rows.skipped))
+        identities = example_losses.examples_of(self._trainer, broke, self._rows.reading.skipped)
         if identities:
             yield f"step {broke:,} was trained on:"
             yield from (f"  {identity}" for identity in identities[:_SHOWN])
@@ -100,7 +100,7 @@ class Divergence:
         each further rollback to the same checkpoint skips twice as many steps. If weights broke but
         the loss did not, any step since the checkpoint may be the cause.
         """
-        skipped = self._rows.skipped
+        skipped = self._rows.reading.skipped
         again = sum(rollback.step == target for rollback in self._rows.rollbacks)
         loss_broke = not self._trainer.is_sound
         first = max(target, broke - 2**again) if loss_broke else target

@@ -1,6 +1,7 @@
 """The loss of each example of a batch, with the example's identity."""
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +25,9 @@ class ExampleLoss(NamedTuple):
     loss: float
 
 
-def examples_of(built: trainer.Trainer, step: int, skipped: list[windows.Window]) -> list[Identity]:
+def examples_of(
+    built: trainer.Trainer, step: int, skipped: Sequence[windows.Window]
+) -> list[Identity]:
     """The examples that a step is trained on, in the order of the batch. Empty if unknown.
 
     Args:

@@ -48,24 +48,26 @@ def stateful_random_ops(graph: tf.Graph) -> list[str]:
 def of(
     data: config_definitions.DataConfig,
     graph: tf.Graph | None,
-    step: int,
     *,
     placed: bool,
     inputs_saved: bool,
     deterministic: bool,
     lost: str = "",
+    shuffled_anew: str = "",
 ) -> Exactness:
-    """Returns whether training resumes bit-exactly at `step`.
+    """Returns whether training resumes bit-exactly.
 
     Args:
         data: Describes the training inputs.
         graph: The graph of a training step. None for an eager step, which cannot be inspected.
-        step: The step at which training starts.
         placed: Whether the inputs are indexed by step.
         inputs_saved: Whether the checkpoint holds the state of the inputs.
         deterministic: Whether ops are deterministic.
         lost: Why the inputs are not deterministic. Empty if they are.
+        shuffled_anew: Describes resumes that have continued with newly shuffled inputs.
     """
+    if shuffled_anew:
+        return Exactness("this run is not bit-exact: ", shuffled_anew)
     drawn = stateful_random_ops(graph) if graph else []
     if drawn:
         ops = text.some(drawn)
@@ -83,6 +85,6 @@ def of(
     if getattr(data, "deterministic", None) is False:
         return Exactness(_NOT, "the task's inputs are not deterministic")
     return Exactness(
-        f"resuming is bit-exact by replaying the inputs ({step:,} batches this time), unless they "
-        "draw random numbers in Python"
+        "resuming is bit-exact by reading the inputs from the start, unless they draw random "
+        "numbers in Python"
     )

@@ -14,7 +14,7 @@ from official.core import base_task, config_definitions
 from runner.checkpoints import extra_state
 from runner.configuration import epochs, multitask
 from runner.core import schedule
-from runner.data import pipeline
+from runner.data import iterators, pipeline
 from runner.data.determinism import Determinism
 from runner.devices import team, worker_heartbeat
 from runner.errors import RunnerError
@@ -25,7 +25,7 @@ from runner.internals import tensorflow as tf_internals
 from runner.models import gradient_norm, parameter_groups
 from runner.models import optimizer as optimizers
 from runner.reporting import task_summaries
-from runner.training import controller, finite, inner_loop, input_stall, train_step
+from runner.training import controller, finite, inner_loop, input_stall, replay, train_step
 
 
 class Trainer(evaluator.Evaluator):
@@ -49,7 +49,7 @@ class Trainer(evaluator.Evaluator):
         model: tf_keras.Model,
         optimizer: tf_keras.optimizers.Optimizer,
         *,
-        train_dataset: Any,
+        train_inputs: pipeline.Inputs,
         validation_dataset: Any,
         brake: inner_loop.Brake,
         extra: extra_state.ExtraState,
@@ -64,7 +64,7 @@ class Trainer(evaluator.Evaluator):
             task,
             model,
             optimizer,
-            train_dataset=train_dataset,
+            train_dataset=train_inputs.dataset,
             validation_dataset=validation_dataset,
             check=check,
             free=brake.free,
@@ -82,7 +82,7 @@ class Trainer(evaluator.Evaluator):
         groups = config.run.variable_groups
         parameter_groups.scale_rates(optimizer, groups)
         known = parameter_groups.freeze(groups, model)
-        self._begin(train_dataset)
+        self._begin(train_inputs)
         self._length = 0
         self._summary = epochs.interval(config, "trainer.summary_interval")
         self._sound: Any = True
@@ -114,7 +114,7 @@ class Trainer(evaluator.Evaluator):
         self.saves_inputs = (
             not self.places_inputs
             and config.trainer.recovery_max_trials <= 0  # a rollback feeds other inputs
-            and extra.inputs.can_hold(self._iterator)
+            and iterators.can_be_saved(self._iterator)
         )
 
     def _all_metrics(self) -> list[tf_keras.metrics.Metric]:
@@ -174,37 +174,39 @@ class Trainer(evaluator.Evaluator):
         parameter_groups.initialize(run.variable_groups, self._grouped, run.seed)
         super().initialize(whole=whole)
 
-    def feed(self, dataset: Any) -> None:
+    def feed(self, inputs: pipeline.Inputs) -> None:
         """Continues with other inputs of the same shape. Releases the brake of a broken loss."""
-        self.train_dataset = dataset
-        self._begin(dataset)
+        self.train_dataset = inputs.dataset
+        self._begin(inputs)
         self.brake.sound.assign(True)
         self._sound, self._broke_at = True, 0
 
-    def _begin(self, dataset: Any) -> None:
-        self._iterator = self.determinism.begin(dataset)
+    def _begin(self, inputs: pipeline.Inputs) -> None:
+        self._iterator = self.determinism.begin(inputs.dataset)
+        self.replay = replay.Replay(inputs)
         self._loops: dict[bool, Callable[[], Any]] = {}  # keyed by whether their steps are timed
 
     def capture_extra_state(self) -> None:
         """Captures state that checkpoints would leave out, before a checkpoint is saved."""
         self.extra_state.replicas.capture()
-        if self.saves_inputs:
+        if self.saves_inputs and not self.replay.batches:
             self.extra_state.inputs.capture(self._iterator)
 
-    def put_back_extra_state(self, dataset: Any = None) -> None:
+    def put_back_extra_state(self, build: Callable[[], pipeline.Inputs] | None = None) -> None:
         """Restores the state that `capture_extra_state` captured, after a checkpoint is restored.
 
         Args:
-            dataset: The inputs from the start, to be moved to their saved position. If None, the
-                current inputs stay, because they were built for the restored step.
+            build: Builds the inputs from the start, to be moved to their saved position. If None,
+                the current inputs stay, because they were built for the restored step.
         """
         self.extra_state.replicas.put_back()
-        self.saves_inputs &= dataset is not None and not self.extra_state.inputs.is_empty
-        if self.saves_inputs:
-            self.feed(dataset)
-            self.extra_state.inputs.put_back(self._iterator)
+        held = self.extra_state.inputs
+        if self.saves_inputs and build and held.fits(self._iterator):
+            self.feed(build())
+            held.put_back(self._iterator)
         else:
-            self.extra_state.inputs.clear()
+            self.saves_inputs &= not self.replay.records  # with a skip, they are other inputs
+            held.clear()
 
     def train(self, num_steps: tf.Tensor) -> evaluator.Logs:
         """Runs `num_steps` steps, or fewer if the brake ends them. See `orbit.AbstractTrainer`.
@@ -264,8 +266,10 @@ class Trainer(evaluator.Evaluator):
         if length != self._length:
             self.brake.length.assign(length)
             self._length = length
+        self._catch_up()
         began = time.perf_counter()
-        with contextlib.nullcontext() if self._step.graph else self._recording():
+        recording = contextlib.nullcontext() if self._step.graph else self._recording()
+        with self.replay.skipping(), recording:
             logs, self._sound = self._loops[timed]()
         if team.current().size > 1:
             self._take_in(self._sound.numpy(), length)
@@ -274,6 +278,14 @@ class Trainer(evaluator.Evaluator):
             waited = seconds * (self.input_stall.share or 0.0)
             worker_heartbeat.at(self.step, steps=length, seconds=seconds, waited=waited)
         return logs
+
+    def _catch_up(self) -> None:
+        """Reads the inputs up to the first batch to train on, unless the brake ends that."""
+        if self.replay.batches:
+            self.replay.run(
+                lambda: self.next_train_inputs(self._iterator),
+                is_halted=lambda: not self.brake.free,
+            )
 
     def _recording(self) -> contextlib.AbstractContextManager[None]:
         """A context in which the task's steps write summaries when Orbit would write them."""
@@ -332,6 +344,7 @@ class Trainer(evaluator.Evaluator):
 
     def draw(self) -> Any:
         """The next batch of all replicas, which is then not trained on."""
+        self._catch_up()
         return self.next_train_inputs(self._iterator)
 
     def run_eagerly(self, batch: Any) -> None:

@@ -41,6 +41,9 @@ def test_a_step_has_the_batch_that_reading_through_would_give_it():
     assert [windows.batch_of(step, skipped) for step in range(20)] == kept[:20]
 
 
+LEFT_OUT = windows.Reading([(4, 6)])
+
+
 class Own(toy.ToyTask):
     """A task that brings a pipeline of its own, which cannot be told where to begin."""
 
@@ -69,7 +72,7 @@ def test_own_inputs_are_replayed_to_any_step(strategy):
     with strategy.scope():
         through = read(pipeline.training(task, data), strategy, 12)
         resumed = read(pipeline.training(task, data, step=5), strategy, 3)
-        skipping = read(pipeline.training(task, data, step=2, skipped=[(4, 6)]), strategy, 4)
+        skipping = read(pipeline.training(task, data, step=2, reading=LEFT_OUT), strategy, 4)
     np.testing.assert_array_equal(resumed, through[5:8])
     np.testing.assert_array_equal(skipping, [through[i] for i in (2, 3, 6, 7)])
 
@@ -85,7 +88,7 @@ def test_placed_inputs_begin_at_the_step_and_leave_batches_out(strategy):
 
     with strategy.scope():
         through = labels(pipeline.training(task, data, seed=3), 12)
-        skipping = labels(pipeline.training(task, data, step=2, skipped=[(4, 6)], seed=3), 4)
+        skipping = labels(pipeline.training(task, data, step=2, reading=LEFT_OUT, seed=3), 4)
     assert skipping == [through[i] for i in (2, 3, 6, 7)]
 
 
@@ -93,7 +96,7 @@ def test_placed_inputs_begin_at_the_step_and_leave_batches_out(strategy):
 def test_threads_and_autotuning_are_as_configured_whoever_builds_the_pipeline(task):
     data = inputs.DataConfig(is_training=True, global_batch_size=8)
     tuned = data.replace(autotune_algorithm="MAX_PARALLELISM", ram_budget=2)
-    train = pipeline.training(task(toy.ToyConfig()), tuned, threads=3).options()
+    train = pipeline.training(task(toy.ToyConfig()), tuned, threads=3).dataset.options()
     assert train.threading.private_threadpool_size == 3
     algorithms = tf.data.experimental.AutotuneAlgorithm
     assert train.autotune.autotune_algorithm == algorithms.MAX_PARALLELISM
@@ -165,7 +168,7 @@ def test_a_shuffle_without_a_seed_has_one_order_also_after_what_is_left_out():
     task, data = Shuffled(toy.ToyConfig()), toy.cfg.DataConfig()
     alone = tf.distribute.get_strategy()
     through = read(pipeline.training(task, data, seed=3), alone, 12)
-    skipping = read(pipeline.training(task, data, step=2, skipped=[(4, 6)], seed=3), alone, 4)
+    skipping = read(pipeline.training(task, data, step=2, reading=LEFT_OUT, seed=3), alone, 4)
     np.testing.assert_array_equal(skipping, [through[i] for i in (2, 3, 6, 7)])
 
 
@@ -214,7 +217,7 @@ def thawed():
 
 def test_beside_a_tokenizer_a_shuffle_without_a_seed_is_replayed_too(thawed, tokenizer):
     task, data = Unseeded(toy.ToyConfig()), toy.cfg.DataConfig(is_training=True)
-    first, again = (pipeline.training(task, data, seed=3) for _ in range(2))
+    first, again = (pipeline.training(task, data, seed=3).dataset for _ in range(2))
     for one, other in zip(first.take(5), again.take(5), strict=True):
         np.testing.assert_array_equal(one[1], other[1])
     garbage.freeze()  # as the command does when modules are imported

@@ -165,7 +165,7 @@ def test_a_history_knows_the_batches_that_its_rollbacks_leave_out(tmp_path):
     rows = history.History(tmp_path / "history.jsonl")
     rows.append(records.Rollback(10, 14, (13, 14), 0.5, "broke", 2.0))
     rows.append(records.Rollback(20, 25, (25, 26), 0.5, "broke", 2.0))
-    assert history.History(tmp_path / "history.jsonl").skipped == [(13, 14), (25, 26)]
+    assert history.History(tmp_path / "history.jsonl").reading.skipped == [(13, 14), (25, 26)]
 
 
 def test_the_digest_in_checkpoints_of_earlier_versions_still_fits(tmp_path):

@@ -14,7 +14,7 @@ from wording import saying, says
 import runner
 from runner import inputs
 from runner.configuration import epochs
-from runner.data import pipeline
+from runner.data import pipeline, windows
 from runner.errors import ConfigError
 from runner.history import policies
 from runner.runs import build, call, evaluator_run
@@ -68,7 +68,7 @@ def test_the_first_batches_come_again_and_at_any_step_the_same(kind, replicas):
     first = points(3)
     assert points(7, limit=3) == [*first, *first, first[0]]
     assert points(3, limit=3, step=5) == [first[2], *first[:2]]
-    assert points(2, limit=3, step=2, skipped=[(3, 4)]) == [first[2], first[1]]
+    assert points(2, limit=3, step=2, reading=windows.Reading([(3, 4)])) == [first[2], first[1]]
 
 
 def test_one_batch_is_overfitted_while_the_validation_data_stay_whole(tmp_path):
