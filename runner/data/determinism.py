@@ -25,15 +25,14 @@ class Determinism:
     Attributes:
         lost: Why it was given up, or "" if it was not.
         placements: The training data in which every row has an identity.
-        is_indexed: Whether the task's own pipeline reads its records by index.
-        not_indexed: Why it does not, although the configuration requests it.
+        not_indexed: Why the task's own pipeline does not read its records by index, although the
+            configuration requests it.
     """
 
     def __init__(self, note: Callable[[str], object] = lambda _: None) -> None:
         self._note = note
         self.lost = ""
         self.placements: list[order.Placement] = []
-        self.is_indexed = False
         self.not_indexed = ""
 
     @classmethod

@@ -142,6 +142,8 @@ def elements(
         block: How many elements are drawn at a time.
         seeded: Whether to add seeds, [examples, 2], to the indices.
     """
+    if (steps := _starts.get()) is not None:
+        steps.append(start_step)
     key = permutation.key(seed, AUGMENT)
 
     @tf.autograph.experimental.do_not_convert  # AutoGraph is slow and not needed
@@ -195,6 +197,20 @@ def recorded() -> Iterator[list[Placement]]:
         yield placements
     finally:
         _recorded.reset(token)
+
+
+_starts: contextvars.ContextVar[list[int] | None] = contextvars.ContextVar("starts", default=None)
+
+
+@contextlib.contextmanager
+def starts() -> Iterator[list[int]]:
+    """Yields a list that collects the first step of each order that is built in the block."""
+    steps: list[int] = []
+    token = _starts.set(steps)
+    try:
+        yield steps
+    finally:
+        _starts.reset(token)
 
 
 def record(placement: Placement) -> None:

@@ -33,11 +33,13 @@ class Inputs:
 
     Attributes:
         dataset: The batches, distributed over the replicas.
+        is_placed: Whether it can start at any step at no cost.
         behind: How many of its first batches come before the requested step.
         records: How many records it skips before they are mapped.
     """
 
     dataset: Any
+    is_placed: bool = False
     behind: int = 0
     records: int = 0
 
@@ -88,7 +90,7 @@ def training(
         dataset = kept.spare(lambda: _distributed(task, made.build, options, made.is_read_on_host))
     for placement in kept.placements:
         placement.source.max_faults = max_bad_examples
-    return Inputs(dataset, made.behind, made.records)
+    return Inputs(dataset, made.is_placed, made.behind, made.records)
 
 
 def validation(
@@ -198,7 +200,7 @@ class _Training:
         self._kept, self._by_index = kept, by_index
         self.ranges: list[tuple[int, int | None]] = []
         self.behind = self.records = 0
-        self.is_placed = is_placed(data, task)
+        self.is_placed = False
 
     def build(self, context: tf.distribute.InputContext) -> Any:
         """Returns all parts, cut for the replicas of this pipeline."""
@@ -218,18 +220,18 @@ class _Training:
         """
         data, limit = self._data, self._limit
         replicas = context.num_replicas_in_sync // context.num_input_pipelines
-        if self.is_placed and (not limit or hasattr(data, _REPEATED)):
-            repeated = {_REPEATED: limit} if limit else {}
-            placed = data.replace(start_step=first, **repeated)
-            dataset, first, limit = inputs_of(self._task, placed, context), 0, 0
-        else:
+        dataset = self._placed(context, first)
+        self.is_placed = dataset is not None
+        if dataset is None:
             dataset = inputs_of(self._task, data, context)
             if self._by_index:
                 try:
                     dataset = _by_index(dataset, data, context, first, limit)
-                    self._kept.is_indexed, first, limit = True, 0, 0
+                    self.is_placed = True
                 except pipelines.UnsupportedError as error:
                     self._kept.not_indexed = str(error)
+        if self.is_placed:
+            first = limit = 0
         if limit:
             dataset = tf.nest.map_structure(
                 lambda part: part.take(limit * replicas).cache().repeat(), dataset
@@ -243,6 +245,19 @@ class _Training:
             return part if count is None else part.take(count * replicas)
 
         return tf.nest.map_structure(cut, dataset)
+
+    def _placed(self, context: tf.distribute.InputContext, first: int) -> Any | None:
+        """Returns the task's inputs from a step on, or None if it has not placed them itself."""
+        if not is_placed(self._data, self._task):
+            return None
+        if self._limit and not hasattr(self._data, _REPEATED):
+            return None
+        repeated = {_REPEATED: self._limit} if self._limit else {}
+        data = self._data.replace(start_step=first, **repeated)
+        with order.starts() as steps:
+            dataset = inputs_of(self._task, data, context)
+        parts = getattr(self._task, "tasks", [self._task])
+        return dataset if len(steps) >= len(parts) else None
 
     def _begun(
         self, dataset: Any, first: int, count: int | None, replicas: int
@@ -265,7 +280,7 @@ class _Training:
         devices = tf.distribute.get_strategy().extended.worker_devices
         if all("CPU" in device for device in devices):
             return True
-        if self.is_placed or self._kept.is_indexed:
+        if self.is_placed:
             return False
         return iterators.can_be_saved(tf.nest.map_structure(iter, dataset))
 

@@ -108,9 +108,7 @@ class Trainer(evaluator.Evaluator):
             **extra.variables(),
             **getattr(model, "checkpoint_items", {}),
         )
-        self.places_inputs = determinism.is_indexed or pipeline.is_placed(
-            multitask.train_data(config.task), task
-        )
+        self.places_inputs = train_inputs.is_placed
         self.saves_inputs = (
             not self.places_inputs
             and config.trainer.recovery_max_trials <= 0  # a rollback feeds other inputs

@@ -77,6 +77,17 @@ def test_own_inputs_are_replayed_to_any_step(strategy):
     np.testing.assert_array_equal(skipping, [through[i] for i in (2, 3, 6, 7)])
 
 
+def test_own_inputs_with_a_configuration_for_placed_ones_are_replayed(strategy):
+    data = inputs.DataConfig(is_training=True, global_batch_size=8)  # has a start_step
+    task = Own(toy.ToyConfig())
+    with strategy.scope():
+        through = read(pipeline.training(task, data), strategy, 8)
+        made = pipeline.training(task, data, step=5)
+        resumed = read(made, strategy, 3)
+    assert not made.is_placed
+    np.testing.assert_array_equal(resumed, through[5:])
+
+
 def test_placed_inputs_begin_at_the_step_and_leave_batches_out(strategy):
     task = toy.ToyTask(toy.ToyConfig())
     data = inputs.DataConfig(is_training=True, global_batch_size=8)
