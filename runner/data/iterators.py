@@ -7,7 +7,6 @@ TensorFlow cannot save the iterator of a distributed dataset, which reads ahead 
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.core.framework import tensor_pb2
 
 from runner.internals import pipelines
 from runner.internals import tensorflow as tf_internals
@@ -127,7 +126,7 @@ def put_back(iterators: Any, state: bytes) -> None:
 
 def _parsed(state: bytes) -> tuple[bytes, list[bytes]]:
     """Returns the kind of iterators in a position, and their states."""
-    if tensor_pb2.TensorProto.FromString(state).dtype != tf.string.as_datatype_enum:
+    if tf_internals.dtype_of(state) != tf.string:
         return _PLAIN, [state]
     kind, *states = tf.io.parse_tensor(state, tf.string).numpy().tolist()
     return kind, states

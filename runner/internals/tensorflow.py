@@ -17,6 +17,7 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.compiler.xla.tsl.protobuf import coordination_config_pb2
+from tensorflow.core.framework import tensor_pb2
 from tensorflow.core.protobuf import tensorflow_server_pb2, trackable_object_graph_pb2
 from tensorflow.python import _pywrap_tfe
 from tensorflow.python.autograph.core import ag_ctx
@@ -268,6 +269,11 @@ def refuses_determinism(error: Exception) -> bool:
 def iterator_resource(iterator: tf.data.Iterator) -> tf.Tensor:
     """Returns the handle of an iterator's state."""
     return iterator._iterator_resource
+
+
+def dtype_of(serialized: bytes) -> tf.DType:
+    """Returns the type of a tensor that `tf.io.serialize_tensor` has written."""
+    return tf.as_dtype(tensor_pb2.TensorProto.FromString(serialized).dtype)
 
 
 def dataset_of(iterator: tf.data.Iterator) -> tf.data.Dataset:
