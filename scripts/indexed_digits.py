@@ -6,6 +6,7 @@ python -m scripts.chaos workers --workers=1..3 --gin_file=scripts/indexed_digits
 import dataclasses
 import io
 import tempfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -35,9 +36,11 @@ class IndexedDigitsConfig(image_classification.ImageClassificationConfig):
 
     Attributes:
         kind: a key of `KINDS`.
+        wrong: The numbers of the examples that get a wrong label.
     """
 
     kind: str = "tfrecord"
+    wrong: tuple[int, ...] = ()
 
 
 @task_factory.register_task_cls(IndexedDigitsConfig)
@@ -51,13 +54,16 @@ class IndexedDigits(image_classification.ImageClassificationTask):
         if not params.is_training:
             return super().build_inputs(params, input_context)
         examples = self._train_examples()
-        kind = self.task_config.kind
-        folder = Path(tempfile.gettempdir(), "indexed_digits", kind)
+        kind, wrong = self.task_config.kind, self.task_config.wrong
+        name = f"{kind}-{zlib.crc32(repr(wrong).encode()):08x}" if wrong else kind
+        folder = Path(tempfile.gettempdir(), "indexed_digits", name)
         write, parse = KINDS[kind]
         if not folder.exists():
             part = Path(tempfile.mkdtemp(dir=_made(folder.parent)))
             white = np.asarray(examples.images) / examples.white
-            write(part, np.asarray(white, np.float32), np.asarray(examples.labels))
+            labels = np.array(examples.labels)
+            labels[list(wrong)] = (labels[list(wrong)] + 5) % 10
+            write(part, np.asarray(white, np.float32), labels)
             _placed(part, folder)
         return inputs.place(
             inputs.source(folder), parse, config=params, input_context=input_context
