@@ -60,8 +60,7 @@ def sections(rows: Sequence[Row]) -> list[Section]:
         ("code", False, code(starts)),
         ("packages", False, packages(starts)),
         ("machine", False, machine(starts)),
-        ("data", True, data(starts)),
-        ("exactness", False, _of("not bit-exact", [run.not_exact for run in runs])),
+        ("data", True, itertools.chain(data(starts), _exactness(runs))),
         ("model", True, _overview([run.overview for run in runs])),
         ("progress", True, _facts(rows, ("state", "reason", "step", "evaluations"))),
         ("pace", False, _pace(rows)),
@@ -132,6 +131,10 @@ def _changed_files(diff: str) -> dict[str, str]:
 
 def _edited(diff: str) -> int:
     return len(re.findall(r"(?m)^[+-](?![+-]{2} )", diff))
+
+
+def _exactness(runs: Sequence[Run]) -> Iterator[Difference]:
+    yield from _of("not bit-exact", [run.not_exact for run in runs])
 
 
 def packages(starts: Sequence[Mapping[str, Any]]) -> Iterator[Difference]:
