@@ -56,6 +56,10 @@ class LostError(RunnerError):
     """Another process is writing in the directory, or this process's lock was deleted."""
 
 
+class CorruptionError(RunnerError):
+    """A repeated training step gave other bits, so the hardware may be faulty."""
+
+
 class DivergedError(RunnerError, RuntimeError):  # Model Garden raises a RuntimeError
     """Training diverged. The message gives the cause and any checkpoint to go back to.
 

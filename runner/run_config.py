@@ -731,6 +731,20 @@ class RunConfig(base_config.Config):
         "example replaces each of them. One more ends the run.",
         allowed=SIZE,
     )
+    recheck_every: int = setting(
+        0,
+        "Repeats every Nth training step from the same state, where N is this value, and compares "
+        "all bits, to find faulty hardware. 0: never. One step in 100 costs about 1 %.",
+        allowed=SIZE,
+        resume=REPORTS,
+    )
+    on_corruption: str = setting(
+        "stop",
+        "What happens if a repeated step gives other bits. `stop` ends the run. `roll_back` "
+        "continues from the newest checkpoint, and ends the run if the same step fails again.",
+        allowed=one_of("stop", "roll_back"),
+        resume=REPORTS,
+    )
     async_checkpoints: bool = setting(
         True, "Whether training continues while checkpoints are written.", resume=REPORTS
     )

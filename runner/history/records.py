@@ -104,6 +104,23 @@ class FreshShuffle(Record):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Corruption(Record):
+    """A repeated training step gave other bits (`RunConfig.recheck_every`).
+
+    Attributes:
+        step: The step of the checkpoint before it.
+        found: The step.
+        reason: The variables that differ, and their devices.
+    """
+
+    kind = "corruption"
+
+    found: int
+    reason: str
+    time: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Stop(Record):
     """A decision based on an evaluator's evaluations: the run stops.
 
@@ -216,7 +233,10 @@ class Mean(Record):
 
 KINDS: Mapping[str, type[Record]] = {
     row.kind: row
-    for row in (Evaluation, Rollback, FreshShuffle, Stop, Drop, Damaged, Failed, Test, Mean)
+    for row in (
+        *(Evaluation, Rollback, FreshShuffle, Corruption, Stop, Drop),
+        *(Damaged, Failed, Test, Mean),
+    )
 }
 
 

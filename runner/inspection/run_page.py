@@ -13,7 +13,10 @@ from runner.run_directory.run import Run
 from runner.run_directory.state import State
 from runner.storage import display_names
 
-_DECISIONS = (records.Rollback, records.FreshShuffle, records.Stop, records.Drop)
+_DECISIONS = (
+    *(records.Rollback, records.FreshShuffle, records.Corruption),
+    *(records.Stop, records.Drop),
+)
 _LONGEST_DIFF = 20_000  # characters
 _METRICS = 500  # rows in the table of best and last
 _AT = {

@@ -83,6 +83,8 @@ def _one(folder: Path, line: Line) -> Results:
     if found := run_page.results(run):
         shown = [found["head"], *found["rows"][:12]]
         console.say("\n".join(table.aligned(shown, left=1, width=console.STDERR.width)))
+    for row in run.corruptions:
+        console.say(f"the hardware may be faulty: {row.reason}")
     if run.not_exact:
         console.say(f"not bit-exact: {run.not_exact}")
     if run.time.parts:
@@ -95,6 +97,7 @@ def _one(folder: Path, line: Line) -> Results:
         **line.figures,
         "metrics": records.plain(last[0].metrics) if last else {},
         "best": {"step": best.step, "metrics": records.plain(best.metrics)} if best else None,
+        "corruptions": [row.found for row in run.corruptions],
         "not_exact": run.not_exact,
         "goodput": run.time.as_dict(),
         "workers": run.workers,

@@ -149,6 +149,8 @@ def _event(row: Any, by: str) -> Event:
         case records.Rollback():
             said = f"{row.reason}: back to {at}, found at {row.found:,}; rate times {row.rate:g}"
             return Event(row.time, "decision", said)
+        case records.Corruption():
+            return Event(row.time, "decision", f"{row.reason}; the checkpoint before it: {at}")
         case records.FreshShuffle():
             return Event(row.time, "decision", f"resumed at {at} with newly shuffled inputs")
         case records.Stop():

@@ -252,6 +252,11 @@ class Run:
         return history.reading(self.history)
 
     @property
+    def corruptions(self) -> Sequence[records.Corruption]:
+        """The steps that gave other bits when they were repeated."""
+        return [row for row in self.history if isinstance(row, records.Corruption)]
+
+    @property
     def not_exact(self) -> str:
         """Why the run is not bit-identical to one without interruptions, or ""."""
         return history.shuffled_anew(self.history)

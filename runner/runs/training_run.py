@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from runner.config import Experiment
 from runner.configuration import limits, multitask, schedules
 from runner.core import closing, console, files, layout, schedule, text
 from runner.devices import strategy, team
+from runner.errors import CorruptionError
 from runner.evaluation import evaluation, final_test, weight_mean
 from runner.history import history, policies, records
 from runner.reporting import epoch_times, overview, progress, tensorboard
@@ -120,16 +122,19 @@ class TrainingRun:
 
     def broken(self, loop: schedule.Loop, *, variables: bool) -> str | None:
         """Returns the reason if training broke, else None."""
-        return self.guard.broken(loop, variables=variables)
+        return self.state.trainer.corruption or self.guard.broken(loop, variables=variables)
 
     def recover(self, reason: str) -> int:
         """Rolls back to the checkpoint that `Divergence.roll_back` chooses, and returns its step.
 
         Raises:
             DivergedError: no trial is left, or there is no checkpoint.
+            CorruptionError: a repeated step gave other bits, and the run has to end.
         """
         with self.spent.on("rollback"):
-            broke, step = self.step, self.guard.roll_back(reason)
+            broke = self.step
+            found = self.state.trainer.corruption
+            step = self._corrupted(found) if found else self.guard.roll_back(reason)
             self.spent.rolled_back(broke, to=step)
             dropped = self.state.go_back(step)
             self.epoch_times.rewind()
@@ -137,6 +142,22 @@ class TrainingRun:
                 self.evaluation.log.catch_up(self.state.store.path(step))
         console.say(f"{reason}: rolled back to step {step:,}")
         return step
+
+    def _corrupted(self, reason: str) -> int:
+        """Records a corruption, and returns the step of the checkpoint before it."""
+        state, broke = self.state, self.step
+        target = state.store.way_back()
+        again = any(row.found == broke for row in state.history.of(records.Corruption))
+        state.history.append(records.Corruption(target or 0, broke, reason, time.time()))
+        if target is None:
+            raise CorruptionError(f"{reason}; there is no checkpoint before it")
+        if again or state.config.run.on_corruption == "stop":
+            raise CorruptionError(
+                f"{reason}; rerunning the command continues from step {target:,}, best on other "
+                "hardware (RunConfig.on_corruption)"
+            )
+        state.store.discard_after(target)
+        return target
 
     def decide(self, step: int) -> str | None:
         """Reads evaluators' evaluations, just before the checkpoint of `step` is saved."""

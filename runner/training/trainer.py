@@ -13,11 +13,11 @@ from official.core import base_task, config_definitions
 
 from runner.checkpoints import extra_state
 from runner.configuration import epochs, multitask
-from runner.core import schedule
+from runner.core import console, schedule, text
 from runner.data import iterators, pipeline
 from runner.data.determinism import Determinism
 from runner.devices import team, worker_heartbeat
-from runner.errors import RunnerError
+from runner.errors import ConfigError, RunnerError
 from runner.evaluation import evaluator
 from runner.internals import image_files
 from runner.internals import keras as keras_internals
@@ -25,7 +25,16 @@ from runner.internals import tensorflow as tf_internals
 from runner.models import gradient_norm, parameter_groups
 from runner.models import optimizer as optimizers
 from runner.reporting import task_summaries
-from runner.training import controller, finite, inner_loop, input_stall, replay, train_step
+from runner.training import (
+    controller,
+    finite,
+    inner_loop,
+    input_stall,
+    recheck,
+    replay,
+    reproducibility,
+    train_step,
+)
 
 
 class Trainer(evaluator.Evaluator):
@@ -108,12 +117,28 @@ class Trainer(evaluator.Evaluator):
             **extra.variables(),
             **getattr(model, "checkpoint_items", {}),
         )
+        self.corruption = ""
+        self._recheck = self._build_recheck()
         self.places_inputs = train_inputs.is_placed
         self.saves_inputs = (
             not self.places_inputs
             and config.trainer.recovery_max_trials <= 0  # a rollback feeds other inputs
             and iterators.can_be_saved(self._iterator)
         )
+
+    def _build_recheck(self) -> recheck.Recheck | None:
+        """Returns what repeats steps, if that is configured and the steps can be repeated."""
+        if not self.config.run.recheck_every:
+            return None
+        if team.current().size > 1:
+            raise ConfigError("RunConfig.recheck_every is not supported with several workers")
+        graph = self._step.graph
+        if drawn := reproducibility.stateful_random_ops(graph) if graph else []:
+            ops = text.some(drawn)
+            console.say(f"RunConfig.recheck_every has no effect: steps draw from {ops}")
+            return None
+        slots = optimizers.variables(self.optimizer)
+        return recheck.Recheck(self._saved, slots, self.strategy)
 
     def _all_metrics(self) -> list[tf_keras.metrics.Metric]:
         metrics = [*self.train_metrics, self.train_loss]
@@ -176,8 +201,9 @@ class Trainer(evaluator.Evaluator):
         """Continues with other inputs of the same shape. Releases the brake of a broken loss."""
         self.train_dataset = inputs.dataset
         self._begin(inputs)
+        self.saves_inputs &= not inputs.records  # with a skip, they are other inputs
         self.brake.sound.assign(True)
-        self._sound, self._broke_at = True, 0
+        self._sound, self._broke_at, self.corruption = True, 0, ""
 
     def _begin(self, inputs: pipeline.Inputs) -> None:
         self._iterator = self.determinism.begin(inputs.dataset)
@@ -203,7 +229,7 @@ class Trainer(evaluator.Evaluator):
             self.feed(build())
             held.put_back(self._iterator)
         else:
-            self.saves_inputs &= not self.replay.records  # with a skip, they are other inputs
+            self.saves_inputs &= not self.replay.records
             held.clear()
 
     def train(self, num_steps: tf.Tensor) -> evaluator.Logs:
@@ -238,14 +264,41 @@ class Trainer(evaluator.Evaluator):
         while left and ((logs is None and ends_itself) or self.brake.released()):
             if several and ends_itself:  # with other workers, it does not end itself
                 longest = self._pace.steps
-            timed = self.input_stall.steps(min(left, longest))
-            length = timed or min(left, longest)
+            unchecked = self._steps_to_recheck()
+            if not unchecked:
+                logs = self._train_twice()
+                left -= 1
+                continue
+            timed = self.input_stall.steps(min(left, longest, unchecked))
+            length = timed or min(left, longest, unchecked)
             start = time.perf_counter()
             with team.current().together("run_loop", length, timed > 0):
                 logs = self.run_loop(length, timed=timed > 0)
             self._pace.add(length, time.perf_counter() - start)
             left -= length
         return logs or self.read_metrics()
+
+    def _steps_to_recheck(self) -> int:
+        """The number of steps before the next one to repeat."""
+        if self._recheck is None:
+            return self.config.trainer.train_steps
+        every = self.config.run.recheck_every
+        return every - 1 - self.step % every
+
+    def _train_twice(self) -> evaluator.Logs:
+        """Runs one step, repeats it from the same state, and compares the results."""
+        assert self._recheck
+        batch = self.draw()
+        sound, differences = self._recheck.run(lambda: self._step(batch))
+        if differences:
+            self.corruption = recheck.describe(differences, self.step)
+        self._sound = bool(sound) and not differences
+        self.brake.sound.assign(self._sound)
+        return self._newest_metrics()
+
+    @functools.cached_property
+    def _newest_metrics(self) -> Callable[[], evaluator.Logs]:
+        return tf.function(self._read_metrics, autograph=False)
 
     def run_loop(self, length: int, *, timed: bool) -> evaluator.Logs:
         """Runs a loop, retraced if the inputs change.
