@@ -66,11 +66,15 @@ class CheckpointQueue:
             checkpoint_files.remove(path)
 
     def _due(self) -> list[Path]:
-        """The checkpoints to evaluate, oldest first. Removes copies that are not needed."""
+        """The checkpoints to evaluate, oldest first. Removes copies that are not needed.
+
+        The copy in the queue is preferred: `close` removes the other one, which a killed evaluator
+        may have left.
+        """
         if self._glance.changed():
             listed = checkpoint_files.committed(self._model_dir)
             self._committed = [self._model_dir / path.name for path in listed]
-        kept = [*handover.queued(self._folder), *checkpoint_files.there(self._folder)]
+        kept = [*checkpoint_files.there(self._folder), *handover.queued(self._folder)]
         steps = {checkpoint_files.step_in(path.name): path for path in (*self._committed, *kept)}
         due = self._lacking(step for step in steps if step is not None)
         wanted = [steps[step] for step in due]

@@ -7,6 +7,7 @@ import tensorflow as tf
 import toy
 
 import runner
+from runner import run_config
 from runner.checkpoints import (
     checkpoint_files,
     checkpoint_manager,
@@ -15,7 +16,8 @@ from runner.checkpoints import (
     retention,
 )
 from runner.core import signals
-from runner.evaluation import handover
+from runner.evaluation import checkpoint_queue, handover
+from runner.history import history
 
 DATA = "data-00000-of-00001"
 
@@ -258,3 +260,22 @@ def test_where_links_are_not_possible_it_is_a_copy(tmp_path, evaluator, monkeypa
     [waiting] = handover.queued(evaluator)
     assert integrity.damage(waiting) is None
     assert values(waiting) == [10.0] * 3
+
+
+def test_a_killed_and_then_stopped_evaluator_keeps_the_checkpoint_that_training_removed(
+    tmp_path, evaluator
+):
+    commit = trainer(tmp_path)
+    commit(10)
+    options = run_config.EvaluatorConfig(policy="every")
+
+    def queue():
+        rows = history.History(evaluator / "history.jsonl")
+        return checkpoint_queue.CheckpointQueue(tmp_path, evaluator, rows, options)
+
+    assert queue().next() == evaluator / "ckpt-10"  # and is killed
+    commit(20)
+    restarted = queue()
+    assert values(restarted.next()) == [10.0] * 3
+    restarted.close()
+    assert values(queue().next()) == [10.0] * 3
