@@ -1,0 +1,1 @@
+"""Runs the real code of several processes in many orders of their file operations."""

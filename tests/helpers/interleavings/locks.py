@@ -1,0 +1,110 @@
+"""Processes that lock a directory and write there."""
+
+import errno
+import fcntl
+import os
+
+from interleavings.scheduler import Violation, current
+
+from runner.core import files, heartbeat
+from runner.errors import LostError, RunnerError
+from runner.run_directory import claim
+
+PATIENCE = 12.0
+ROW = "row.txt"
+
+
+class Writers:
+    """Processes that lock a directory and write there.
+
+    Properties:
+        Never two writers: once another process has written, a process writes no more. A process
+            that is suspended between its check and its write may complete that one write.
+        No lock is stuck: a later process gets it.
+        At most one heartbeat late: a dead process's lock is taken over after its patience, one
+            heartbeat, and the time to settle.
+    """
+
+    def __init__(self, world, hosts, *, late=0):
+        self.world = world
+        self.folder = world.root / "run"
+        self.written = []
+        self.took = []
+        self.late = late
+        self.processes = [
+            world.process(f"writer {number}", self.write, host=host)
+            for number, host in enumerate(hosts)
+        ]
+        world.process("last", self.last, host="last", crashes=False, after=self.are_over)
+
+    def are_over(self):
+        return all(map(self.world.is_over, self.processes))
+
+    def claimed(self):
+        return claim.claimed(
+            self.folder,
+            note=[].append,
+            patience=PATIENCE,
+            clock=self.world.time,
+            sleep=self.world.sleep,
+        )
+
+    def write(self):
+        name = current().process.name
+        try:
+            with self.claimed():
+                for _ in range(3):
+                    files.write_text(self.folder / ROW, name)
+                    self.written.append(name)
+                    self.world.sleep(1.0)
+        except LostError:
+            pass
+        except RunnerError:  # rejected
+            pass
+
+    def last(self):
+        began = self.world.now
+        with self.claimed():
+            self.took.append(self.world.now - began)
+            files.write_text(self.folder / ROW, "last")
+
+    def check(self):
+        if not self.took:
+            raise Violation("the lock is stuck")
+        most = PATIENCE + heartbeat.SECONDS + claim._SETTLE_SECONDS + claim._POLL_SECONDS
+        if self.took[0] > most:
+            raise Violation("a dead process's lock was taken over late")
+        order = list(dict.fromkeys(self.written))
+        late = sum(
+            order.index(name) < max(map(order.index, self.written[:number]), default=0)
+            for number, name in enumerate(self.written)
+        )
+        if late > self.late:
+            raise Violation("two writers")
+
+
+def _no_locks(*_):
+    raise OSError(errno.ENOLCK, "No locks available")
+
+
+def _no_links(*_):
+    raise OSError(errno.EPERM, "Operation not permitted")
+
+
+def on_one_machine(world):
+    return Writers(world, ["here", "here"]).check
+
+
+def suspended(world):
+    world.replace(fcntl, "flock", _no_locks)
+    return Writers(world, ["a", "b"], late=1).check
+
+
+def of_hosts(world):
+    world.replace(fcntl, "flock", _no_locks)
+    return Writers(world, ["a", "b", "c"]).check
+
+
+def without_links(world):
+    world.replace(os, "link", _no_links)
+    return Writers(world, ["a", "b"]).check

@@ -1,0 +1,32 @@
+"""The parts of the runner whose processes share a directory, each with its properties."""
+
+import importlib
+
+from interleavings.explorer import Model
+
+
+def _start(module, name):
+    """Imports the module only if its model is run, as some load TensorFlow."""
+    return lambda world: getattr(importlib.import_module(f"interleavings.{module}"), name)(world)
+
+
+MODELS = {
+    model.name: model
+    for model in (
+        Model("lock", "two writers on one machine", _start("locks", "on_one_machine")),
+        Model(
+            "lock, suspended",
+            "two writers on two hosts, suspended",
+            _start("locks", "suspended"),
+            stalls=1,
+        ),
+        Model("lock of hosts", "three writers, no flock", _start("locks", "of_hosts")),
+        Model("lock without links", "two writers, no links", _start("locks", "without_links")),
+        Model(
+            "evaluator",
+            "training that keeps one, an evaluator",
+            _start("evaluators", "alongside"),
+            terms=1,
+        ),
+    )
+}
