@@ -1,6 +1,7 @@
 """Training that keeps one checkpoint, alongside an evaluator that evaluates all of them."""
 
 import contextlib
+import functools
 import os
 import time
 import types
@@ -18,6 +19,7 @@ from runner.run_directory.state import State
 from runner.runs import evaluator_run
 
 STEPS = (10, 20, 30)
+RESTART_SECONDS = 1.5
 _DATA = ".data-00000-of-00001"
 
 
@@ -100,8 +102,9 @@ class Alongside:
         for _ in range(2):
             before = world.process("training", self.train, after=self.over(before))
         before = None
-        for _ in range(3):
-            before = world.process("evaluator", self.evaluate, after=self.over(before))
+        for number in range(3):
+            run = functools.partial(self.evaluate, number * RESTART_SECONDS)
+            before = world.process("evaluator", run, after=self.over(before))
         world.replace(integrity, "damage", damage)
         world.replace(evaluator_run, "_POLL_SECONDS", 1.0)
 
@@ -134,9 +137,10 @@ class Alongside:
             state.write(State.DONE, STEPS[-1])
         self.is_trained = True
 
-    def evaluate(self):
+    def evaluate(self, delay):
         if self.is_evaluated:
             return
+        self.world.sleep(delay)
         training = watch.Watch(
             self.model_dir, timeout=None, note=[].append, clock=lambda: self.world.now
         )

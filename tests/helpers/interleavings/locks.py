@@ -1,5 +1,6 @@
 """Processes that lock a directory and write there."""
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -83,6 +84,29 @@ class Writers:
             raise Violation("two writers")
 
 
+class Moved(Writers):
+    """A writer whose directory is moved.
+
+    Property: the directory is not created again at its old path.
+    """
+
+    def __init__(self, world):
+        super().__init__(world, ["here"])
+        self.processes.append(world.process("move", self.move, crashes=False))
+
+    def move(self):
+        self.world.sleep(1.5)
+        with contextlib.suppress(FileNotFoundError):
+            self.folder.rename(self.world.root / "moved")
+
+    def last(self):
+        if (self.world.root / "moved").exists() and self.folder.exists():
+            raise Violation("the directory was created again")
+
+    def check(self):
+        pass
+
+
 def _no_locks(*_):
     raise OSError(errno.ENOLCK, "No locks available")
 
@@ -103,6 +127,10 @@ def suspended(world):
 def of_hosts(world):
     world.replace(fcntl, "flock", _no_locks)
     return Writers(world, ["a", "b", "c"]).check
+
+
+def moved(world):
+    return Moved(world).check
 
 
 def without_links(world):

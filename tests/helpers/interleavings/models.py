@@ -22,11 +22,16 @@ MODELS = {
         ),
         Model("lock of hosts", "three writers, no flock", _start("locks", "of_hosts")),
         Model("lock without links", "two writers, no links", _start("locks", "without_links")),
+        Model("moved", "a writer, and its directory is moved", _start("locks", "moved")),
+        Model("lease", "three hosts, a bucket", _start("leases", "of_three_hosts")),
         Model(
             "evaluator",
             "training that keeps one, an evaluator",
             _start("evaluators", "alongside"),
             terms=1,
+        ),
+        Model(
+            "mirror", "a run on two hosts in turn, a reader", _start("mirrors", "of_two_hosts")
         ),
     )
 }
