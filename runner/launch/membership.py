@@ -186,7 +186,7 @@ class Meeting:
         offer = path.with_name(f".{path.name}.{self.token}.tmp")
         files.write_json(offer, value)
         try:
-            return claim_file.publish(offer, path)
+            return claim_file.publish(offer, path) is not False
         finally:
             offer.unlink(missing_ok=True)
 

@@ -173,7 +173,7 @@ class _Start:
         offer = self.path.with_name(f".claim.{holder.token}.tmp")
         mine = Claim(self.path, holder, claim_file.write(offer, holder))
         try:
-            while not (claim_file.publish(offer, self.path) or self._took_over(offer)):
+            while not (self._is_published(offer) or self._took_over(offer)):
                 pass
             mine.check()
         except BaseException:
@@ -182,6 +182,13 @@ class _Start:
         finally:
             offer.unlink(missing_ok=True)
         return mine
+
+    def _is_published(self, offer: Path) -> bool:
+        """Publishes `offer`. Returns False if another process has the lock."""
+        published = claim_file.publish(offer, self.path)
+        if published is None:
+            self.sleep(_SETTLE_SECONDS)
+        return published is not False
 
     def _took_over(self, offer: Path) -> bool:
         """Replaces a dead process's lock with `offer`. Returns False if the lock has changed."""

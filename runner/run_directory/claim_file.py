@@ -79,8 +79,13 @@ def close(descriptor: int) -> None:
     os.close(descriptor)
 
 
-def publish(offer: Path, path: Path) -> bool:
-    """Links the file `offer` as `path` too. Returns False if that file exists."""
+def publish(offer: Path, path: Path) -> bool | None:
+    """Links the file `offer` as `path` too.
+
+    Returns:
+        True if this succeeded, False if `path` exists. None if the file system has no hard links,
+        so that `offer` was renamed and another process may have renamed its own at the same time.
+    """
     try:
         os.link(offer, path)
     except FileExistsError:
@@ -89,6 +94,7 @@ def publish(offer: Path, path: Path) -> bool:
         if path.exists():
             return False
         offer.replace(path)
+        return None
     return True
 
 

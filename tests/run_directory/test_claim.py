@@ -16,14 +16,14 @@ import pytest
 from wording import each_says, saying, says
 
 from runner.core import heartbeat
-from runner.errors import RunnerError
+from runner.errors import LostError, RunnerError
 from runner.run_directory import claim, claim_file
 
 TRAINER = """
 import os, subprocess, sys, time
 from pathlib import Path
 from runner.run_directory import claim
-from runner.errors import RunnerError
+from runner.errors import LostError, RunnerError
 
 ready, folder, *then = sys.argv[1:]
 print(ready, flush=True)
@@ -316,12 +316,30 @@ def test_without_hard_links_a_folder_still_has_one_trainer(tmp_path, monkeypatch
 
     monkeypatch.setattr(os, "link", unsupported)
     with (
-        claim.claimed(tmp_path, note=print) as first,
+        claimed(tmp_path, Clock()) as first,
         pytest.raises(RunnerError, match="being written"),
-        claim.claimed(tmp_path, note=print),
+        claimed(tmp_path, Clock()),
     ):
         first.check()
     assert not list(tmp_path.iterdir())
+
+
+def test_a_lock_is_settled_without_hard_links(tmp_path, monkeypatch):
+    """Two processes that see no lock may both write theirs: the last one has it."""
+
+    def unsupported(*_):
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", unsupported)
+    path = tmp_path / "claim.json"
+
+    def replace():
+        other = elsewhere(tmp_path / "other")
+        other.replace(path)
+
+    with pytest.raises(LostError), claimed(tmp_path, Clock(at_1=replace)):
+        pass
+    assert path.exists()
 
 
 def test_a_refusal_says_what_to_choose_another_of(tmp_path):

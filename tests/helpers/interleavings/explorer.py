@@ -10,6 +10,8 @@ from pathlib import Path
 
 from interleavings import scheduler
 
+MANY = 1 << 30
+
 
 @dataclasses.dataclass(frozen=True)
 class Model:
@@ -110,18 +112,21 @@ def systematic(model, *, seconds=float("inf"), stop_at_first=False):
 
 
 def at_random(model, *, seed=0, count=None, seconds=float("inf"), stop_at_first=False):
-    """Explores random interleavings, with any number of switches."""
-    result, until, number = Result(), time.perf_counter() + seconds, 0
+    """Explores random interleavings: some deviate at a few moments, the others often."""
+    result, until, number, length = Result(), time.perf_counter() + seconds, 0, 100
     while (count is None or number < count) and time.perf_counter() < until:
         chance, made = random.Random(f"{seed} {number}"), []
-        often = chance.choice((0.02, 0.1, 0.3))
+        few = {chance.randrange(length) for _ in range(chance.choice((1, 2, 3, 4)))}
+        often = chance.choice((0.0, 0.0, 0.02, 0.1))
 
-        def choose(options, chance=chance, made=made, often=often):
-            made.append(chance.randrange(options) if chance.random() < often else 0)
+        def choose(options, chance=chance, made=made, few=few, often=often):
+            deviates = len(made) in few or chance.random() < often
+            made.append(chance.randrange(1, options) if deviates else 0)
             return made[-1]
 
-        problem, steps = run_once(model, choose, deviations=1 << 30)
+        problem, steps = run_once(model, choose, deviations=MANY)
         result.add(problem, made, steps)
+        length = max(length, len(made))
         number += 1
         if stop_at_first and result.violations:
             break

@@ -8,7 +8,7 @@ import os
 from interleavings.scheduler import Violation, current
 
 from runner.core import files, heartbeat
-from runner.errors import LostError, RunnerError
+from runner.errors import RunnerError
 from runner.run_directory import claim
 
 PATIENCE = 12.0
@@ -19,8 +19,9 @@ class Writers:
     """Processes that lock a directory and write there.
 
     Properties:
-        Never two writers: once another process has written, a process writes no more. A process
-            that is suspended between its check and its write may complete that one write.
+        Never two writers: a process gets the lock only if no other process has it. If a process
+            was suspended, others may take its lock. It may then complete the write that it has
+            begun, and writes no more.
         No lock is stuck: a later process gets it.
         At most one heartbeat late: a dead process's lock is taken over after its patience, one
             heartbeat, and the time to settle.
@@ -32,6 +33,7 @@ class Writers:
         self.written = []
         self.took = []
         self.late = late
+        self.holders = []
         self.processes = [
             world.process(f"writer {number}", self.write, host=host)
             for number, host in enumerate(hosts)
@@ -54,14 +56,20 @@ class Writers:
         name = current().process.name
         try:
             with self.claimed():
+                self.enter()
                 for _ in range(3):
                     files.write_text(self.folder / ROW, name)
                     self.written.append(name)
                     self.world.sleep(1.0)
-        except LostError:
+        except RunnerError:  # rejected, or it has lost the lock
             pass
-        except RunnerError:  # rejected
-            pass
+        finally:
+            self.holders = [each for each in self.holders if each is not current().process]
+
+    def enter(self):
+        if not self.late and any(not each.is_dead for each in self.holders):
+            raise Violation("two processes have the lock")
+        self.holders.append(current().process)
 
     def last(self):
         began = self.world.now
@@ -116,7 +124,7 @@ def _no_links(*_):
 
 
 def on_one_machine(world):
-    return Writers(world, ["here", "here"]).check
+    return Writers(world, ["here", "here", "here"]).check
 
 
 def suspended(world):

@@ -13,7 +13,7 @@ def _start(module, name):
 MODELS = {
     model.name: model
     for model in (
-        Model("lock", "two writers on one machine", _start("locks", "on_one_machine")),
+        Model("lock", "three writers on one machine", _start("locks", "on_one_machine")),
         Model(
             "lock, suspended",
             "two writers on two hosts, suspended",
@@ -23,7 +23,7 @@ MODELS = {
         Model("lock of hosts", "three writers, no flock", _start("locks", "of_hosts")),
         Model("lock without links", "two writers, no links", _start("locks", "without_links")),
         Model("moved", "a writer, and its directory is moved", _start("locks", "moved")),
-        Model("lease", "three hosts, a bucket", _start("leases", "of_three_hosts")),
+        Model("lease", "three hosts, a bucket", _start("leases", "of_three_hosts"), stalls=1),
         Model(
             "evaluator",
             "training that keeps one, an evaluator",
