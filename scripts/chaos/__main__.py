@@ -86,6 +86,11 @@ OTHERS = {
         passes_on=True,
     ),
     "slurm": Part("slurm", "jobs of a real Slurm cluster, preempted and killed", ("only",)),
+    "interleavings": Part(
+        "interleavings",
+        "the orders of file operations of processes that share a directory",
+        ("seconds", "exhaustive", "names", "seed"),
+    ),
     "ray": Part("ray", "nodes of a Ray cluster, killed", ("nodes", "trials", "cpus", "seed")),
 }
 FLAGS: dict[str, dict[str, Any]] = {
@@ -104,6 +109,8 @@ FLAGS: dict[str, dict[str, Any]] = {
     "trials": {"type": int, "default": 200, "help": "the number of trials, a second each"},
     "cpus": {"type": int, "default": 4, "help": "the CPUs of each node"},
     "cifar": {"type": Path, "help": "the directory with train_10k.npz and test_2k.npz"},
+    "seconds": {"type": float, "default": 60.0, "help": "the duration"},
+    "exhaustive": {"action": "store_true", "help": "depth first, instead of at random"},
     "seed": {"type": int, "default": 0, "help": "the seed of the random interruptions"},
 }
 

@@ -7,8 +7,7 @@ import time
 import types
 from pathlib import Path
 
-from interleavings.scheduler import Violation
-
+from interleavings.scheduler import ViolationError
 from runner.checkpoints import checkpoint_files, checkpoint_manager, integrity, recovery, retention
 from runner.core import layout, signals
 from runner.errors import RunnerError
@@ -73,7 +72,7 @@ class EvaluatorRun(evaluator_run.EvaluatorRun):
     def attempt(self, path):
         step = checkpoint_files.step_in(path.name)
         if reason := damage(path):
-            raise Violation(f"a checkpoint cannot be evaluated: {reason}")
+            raise ViolationError(f"a checkpoint cannot be evaluated: {reason}")
         if self.world.happens("term"):
             raise signals.Interrupted(15)
         row = records.Evaluation(step, {"accuracy": 0.5}, 0.0, time.time(), path.name)
@@ -112,9 +111,7 @@ class Alongside:
         return (lambda: self.world.is_over(process)) if process else None
 
     def claimed(self, folder):
-        return claim.claimed(
-            folder, note=[].append, clock=self.world.time, sleep=self.world.sleep
-        )
+        return claim.claimed(folder, note=[].append, clock=self.world.time, sleep=self.world.sleep)
 
     def train(self):
         if self.is_trained:
@@ -152,13 +149,13 @@ class Alongside:
 
     def check(self):
         if not (self.is_trained and self.is_evaluated):
-            raise Violation("a process has not ended")
+            raise ViolationError("a process has not ended")
         steps = [row.step for row in history.History(self.folder / layout.HISTORY).evaluations]
         if len(steps) != len(set(steps)):
-            raise Violation("a checkpoint was evaluated twice")
+            raise ViolationError("a checkpoint was evaluated twice")
         there = set(checkpoint_files.steps(self.model_dir))
         if missed := sorted((self.removed | there) - set(steps)):
-            raise Violation(f"not evaluated: {', '.join(map(str, missed))}")
+            raise ViolationError(f"not evaluated: {', '.join(map(str, missed))}")
 
 
 def alongside(world):

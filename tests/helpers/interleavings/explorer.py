@@ -21,7 +21,7 @@ class Model:
         name: Its name in tables.
         processes: What runs, in a few words.
         start: Called with the world to add the processes. Returns a function that checks the
-            properties at the end, and raises `scheduler.Violation` if one does not hold.
+            properties at the end, and raises `scheduler.ViolationError` if one does not hold.
         deviations: How many times another process is chosen than in the fixed order.
         crashes: How many processes may crash.
         stalls: How many times a process may be suspended.

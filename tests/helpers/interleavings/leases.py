@@ -2,8 +2,7 @@
 
 import contextlib
 
-from interleavings.scheduler import Violation, current
-
+from interleavings.scheduler import ViolationError, current
 from runner.errors import LostError, RunnerError
 from runner.storage import lease
 from runner.storage.bucket import Bucket
@@ -50,9 +49,9 @@ class Holders:
 
     def check(self):
         if self.written != sorted(self.written):
-            raise Violation("two holders")
+            raise ViolationError("two holders")
         if len(set(self.written)) < 1:
-            raise Violation("nobody got the lock")
+            raise ViolationError("nobody got the lock")
 
 
 def of_three_hosts(world):

@@ -5,8 +5,7 @@ import errno
 import fcntl
 import os
 
-from interleavings.scheduler import Violation, current
-
+from interleavings.scheduler import ViolationError, current
 from runner.core import files, heartbeat
 from runner.errors import RunnerError
 from runner.run_directory import claim
@@ -68,7 +67,7 @@ class Writers:
 
     def enter(self):
         if not self.late and any(not each.is_dead for each in self.holders):
-            raise Violation("two processes have the lock")
+            raise ViolationError("two processes have the lock")
         self.holders.append(current().process)
 
     def last(self):
@@ -79,17 +78,17 @@ class Writers:
 
     def check(self):
         if not self.took:
-            raise Violation("the lock is stuck")
+            raise ViolationError("the lock is stuck")
         most = PATIENCE + heartbeat.SECONDS + claim._SETTLE_SECONDS + claim._POLL_SECONDS
         if self.took[0] > most:
-            raise Violation("a dead process's lock was taken over late")
+            raise ViolationError("a dead process's lock was taken over late")
         order = list(dict.fromkeys(self.written))
         late = sum(
             order.index(name) < max(map(order.index, self.written[:number]), default=0)
             for number, name in enumerate(self.written)
         )
         if late > self.late:
-            raise Violation("two writers")
+            raise ViolationError("two writers")
 
 
 class Moved(Writers):
@@ -109,7 +108,7 @@ class Moved(Writers):
 
     def last(self):
         if (self.world.root / "moved").exists() and self.folder.exists():
-            raise Violation("the directory was created again")
+            raise ViolationError("the directory was created again")
 
     def check(self):
         pass

@@ -5,8 +5,7 @@ import threading
 
 from interleavings import scheduler
 from interleavings.evaluators import STEPS, Checkpoints, damage
-from interleavings.scheduler import Violation, current
-
+from interleavings.scheduler import ViolationError, current
 from runner.checkpoints import checkpoint_files, integrity
 from runner.core import files, layout
 from runner.errors import LostError, RunnerError
@@ -130,9 +129,7 @@ class TwoHosts:
         copy = fetching.Replica(self.bucket, folder)
         copy.bring()
         self.look(folder, copy.held)
-        kept = Mirror(
-            folder, self.bucket, claim, copy.held, known=copy.stamps, note=[].append
-        )
+        kept = Mirror(folder, self.bucket, claim, copy.held, known=copy.stamps, note=[].append)
         with contextlib.suppress(LostError), kept, files.guarded(folder, kept.check):
             self.steps(folder)
             kept.finish(600)
@@ -163,9 +160,9 @@ class TwoHosts:
         """Checks a state of the bucket as a reader has received it."""
         for path in checkpoint_files.committed(folder):
             if reason := damage(folder / path.name):
-                raise Violation(f"a reader has {path.name} in its list, but {reason}")
+                raise ViolationError(f"a reader has {path.name} in its list, but {reason}")
         if held.files and self.newest(held) < max(map(self.newest, self.bucket.manifests[:1])):
-            raise Violation("a state was taken back")
+            raise ViolationError("a state was taken back")
 
     def newest(self, held):
         steps = [checkpoint_files.step_in(manifest.checkpoint_of(path)) for path in held.files]
@@ -174,15 +171,15 @@ class TwoHosts:
     def check(self):
         states = self.bucket.manifests
         if [state.claim for state in states] != sorted(state.claim for state in states):
-            raise Violation("two writers")
+            raise ViolationError("two writers")
         newest = [self.newest(state) for state in states]
         if newest != sorted(newest):
-            raise Violation("a checkpoint that the bucket had was lost")
+            raise ViolationError("a checkpoint that the bucket had was lost")
         if not self.ended or newest[-1:] != [STEPS[-1]]:
-            raise Violation("the last state is not in the bucket")
+            raise ViolationError("the bucket lacks the last state")
         for path, entry in states[-1].files.items():
             if len(self.bucket.held.get(path, b"")) < entry.size:
-                raise Violation(f"{path} is named but missing")
+                raise ViolationError(f"{path} is named but missing")
 
 
 class _AtOnce:

@@ -30,8 +30,6 @@ MODELS = {
             _start("evaluators", "alongside"),
             terms=1,
         ),
-        Model(
-            "mirror", "a run on two hosts in turn, a reader", _start("mirrors", "of_two_hosts")
-        ),
+        Model("mirror", "a run on two hosts in turn, a reader", _start("mirrors", "of_two_hosts")),
     )
 }

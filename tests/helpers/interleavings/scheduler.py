@@ -34,7 +34,7 @@ class Crashed(BaseException):
     """Ends the thread of a process that has crashed. Its file operations have no effect."""
 
 
-class Violation(AssertionError):
+class ViolationError(AssertionError):
     """A property does not hold."""
 
 
@@ -161,7 +161,7 @@ class World:
                     self._finished.acquire()
                 if self.problem is None:
                     check()
-            except Violation as violation:
+            except ViolationError as violation:
                 self.problem = violation
             finally:
                 self._unwind()
@@ -175,7 +175,7 @@ class World:
             raise Crashed
         self.steps += 1
         if self.steps > MOST_STEPS:
-            self._fail(Violation("it does not end"))
+            self._fail(ViolationError("it does not end"))
             raise Crashed
         others = [each for each in self._runnable() if each is not task]
         options = [("go", task)]
@@ -304,7 +304,7 @@ class World:
         """Gives each process its own pid, host and checks, and files the simulated time."""
         install_hook()
         tokens = itertools.count(1)
-        before = set(os.listdir("/proc/self/fd"))
+        before = set(os.listdir("/proc/self/fd"))  # noqa: PTH208
         with contextlib.ExitStack() as stack:
             for target, name, new in (
                 (os, "stat", _stat),
@@ -325,13 +325,13 @@ class World:
                 yield
             finally:
                 claim_file._held.clear()
-        self._close(set(os.listdir("/proc/self/fd")) - before)
+        self._close(set(os.listdir("/proc/self/fd")) - before)  # noqa: PTH208
 
     def _close(self, descriptors):
         """Closes what processes have left open."""
         for name in descriptors:
             with contextlib.suppress(OSError):
-                if os.readlink(f"/proc/self/fd/{name}").startswith(self._text):
+                if os.readlink(f"/proc/self/fd/{name}").startswith(self._text):  # noqa: PTH115
                     os.close(int(name))
 
 
