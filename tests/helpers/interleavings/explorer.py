@@ -94,7 +94,7 @@ def systematic(model, *, seconds=float("inf"), stop_at_first=False):
         def choose(options, prefix=prefix, made=made):
             number = prefix[len(made)] if len(made) < len(prefix) else 0
             if number >= options:
-                raise RuntimeError("the model does not repeat its choices")
+                raise RuntimeError("the choices differ when repeated")
             made.append((number, options))
             return number
 
