@@ -8,10 +8,13 @@ from typing import Any
 
 import tensorflow as tf
 
+from runner.core import text
 from runner.internals import pipelines
 from runner.internals import tensorflow as tf_internals
 
 _FAIL_ON_OUTSIDE_STATE = 2  # tf.data's ExternalStatePolicy
+_LARGEST = 250_000_000  # bytes of a position
+_TURN = 256  # how many parts of a position are serialized at a time
 _PLAIN = b"1"  # the kind of a single iterator over whole batches
 
 
@@ -70,6 +73,10 @@ class HostIterator:
         )
 
 
+class TooLargeError(ValueError):
+    """The position of iterators is too large for a checkpoint."""
+
+
 def saved(iterators: Any) -> bytes | None:
     """Returns the position of iterators, or None if TensorFlow omits part of it.
 
@@ -80,16 +87,25 @@ def saved(iterators: Any) -> bytes | None:
         iterators: A structure of iterators.
 
     Raises:
+        TooLargeError: shuffle buffers and other parts hold too many bytes.
         tensorflow.errors.OpError, TypeError: TensorFlow cannot save one of them.
     """
-    states = []
+    found: list[bytes] = [_kind(iterators)]
+    left = _LARGEST
     for host in _hosts(iterators):
-        state = tf.io.serialize_tensor(_serialized(host)).numpy()
-        if tf_internals.saved_shuffles(state) < tf_internals.shuffles(host):
+        parts: list[bytes] = []
+        state = _serialized(host)
+        for first in range(0, len(state), _TURN):
+            turn = _strings(state[first : first + _TURN]).numpy().tolist()
+            parts += turn
+            left -= sum(map(len, turn))
+            if left < 0:
+                raise TooLargeError(f"it takes more than {text.size(_LARGEST)}")
+        shuffles = sum(map(tf_internals.saved_shuffles, parts))
+        if shuffles < tf_internals.shuffles(host):
             return None
-        states.append(state)
-    kind = _kind(iterators)
-    return states[0] if kind == _PLAIN else tf.io.serialize_tensor([kind, *states]).numpy()
+        found += [b"%d" % len(parts), *parts]
+    return bytes(tf.io.serialize_tensor(found).numpy())
 
 
 def can_be_saved(iterators: Any) -> bool:
@@ -119,16 +135,20 @@ def put_back(iterators: Any, state: bytes) -> None:
     _, states = _parsed(state)
     for host, own in zip(_hosts(iterators), states, strict=True):
         tf.raw_ops.DeserializeIterator(
-            resource_handle=tf_internals.iterator_resource(host),
-            serialized=tf.io.parse_tensor(own, tf.variant),
+            resource_handle=tf_internals.iterator_resource(host), serialized=own
         )
 
 
-def _parsed(state: bytes) -> tuple[bytes, list[bytes]]:
-    """Returns the kind of iterators in a position, and their states."""
-    if tf_internals.dtype_of(state) != tf.string:
-        return _PLAIN, [state]
-    kind, *states = tf.io.parse_tensor(state, tf.string).numpy().tolist()
+def _parsed(state: bytes) -> tuple[bytes, list[tf.Tensor]]:
+    """Returns the kind of iterators in a position, and the state of each, [n] variant."""
+    if tf_internals.dtype_of(state) != tf.string:  # as checkpoints had it at first
+        return _PLAIN, [tf.io.parse_tensor(state, tf.variant)]
+    kind, *rest = tf.io.parse_tensor(state, tf.string).numpy().tolist()
+    states = []
+    while rest:
+        count = int(rest[0])
+        parts, rest = rest[1 : count + 1], rest[count + 1 :]
+        states.append(_variants(tf.constant(parts)))
     return kind, states
 
 
@@ -143,6 +163,18 @@ def _hosts(iterators: Any) -> list[tf.data.Iterator]:
     if not all(isinstance(host, tf.data.Iterator) for host in hosts):
         raise TypeError("the iterator of a distributed dataset")
     return hosts
+
+
+@tf.function(input_signature=[tf.TensorSpec([None], tf.variant)], autograph=False)
+def _strings(parts: tf.Tensor) -> tf.Tensor:
+    return tf.map_fn(tf.io.serialize_tensor, parts, fn_output_signature=tf.string)
+
+
+@tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
+def _variants(parts: tf.Tensor) -> tf.Tensor:
+    return tf.map_fn(
+        lambda part: tf.io.parse_tensor(part, tf.variant), parts, fn_output_signature=tf.variant
+    )
 
 
 def _serialized(iterator: tf.data.Iterator) -> tf.Tensor:

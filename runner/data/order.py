@@ -10,13 +10,15 @@ import contextlib
 import contextvars
 import dataclasses
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
 
 from runner.data import permutation
 from runner.data.sources.source import Identity, Source
+
+T = TypeVar("T")
 
 # The kinds of random draws from one seed, each with its own key.
 SHUFFLE, AUGMENT, DEAL, MIX = 0, 1, 2, 3
@@ -186,31 +188,27 @@ class Placement:
 _recorded: contextvars.ContextVar[list[Placement] | None] = contextvars.ContextVar(
     "recorded", default=None
 )
-
-
-@contextlib.contextmanager
-def recorded() -> Iterator[list[Placement]]:
-    """Yields a list that collects the placements of the pipelines built in the block."""
-    placements: list[Placement] = []
-    token = _recorded.set(placements)
-    try:
-        yield placements
-    finally:
-        _recorded.reset(token)
-
-
 _starts: contextvars.ContextVar[list[int] | None] = contextvars.ContextVar("starts", default=None)
 
 
+def recorded() -> contextlib.AbstractContextManager[list[Placement]]:
+    """Returns a context with a list that collects the placements of the pipelines built in it."""
+    return _collecting(_recorded)
+
+
+def starts() -> contextlib.AbstractContextManager[list[int]]:
+    """Returns a context with a list that collects the first step of each order built in it."""
+    return _collecting(_starts)
+
+
 @contextlib.contextmanager
-def starts() -> Iterator[list[int]]:
-    """Yields a list that collects the first step of each order that is built in the block."""
-    steps: list[int] = []
-    token = _starts.set(steps)
+def _collecting(variable: contextvars.ContextVar[list[T] | None]) -> Iterator[list[T]]:
+    found: list[T] = []
+    token = variable.set(found)
     try:
-        yield steps
+        yield found
     finally:
-        _starts.reset(token)
+        variable.reset(token)
 
 
 def record(placement: Placement) -> None:

@@ -48,7 +48,8 @@ def _damage(path: str) -> str:
 
 def _paths(dataset: Any) -> Iterator[str]:
     """Yields the files that strings in a dataset name, even if the dataset is distributed."""
-    dataset = getattr(dataset, "_original_dataset", dataset)
+    for name in ("_original_dataset", "host"):  # those of distributed datasets
+        dataset = getattr(dataset, name, dataset)
     if not isinstance(dataset, tf.data.Dataset):
         return
     for tensor in getattr(dataset, "_tensors", ()):

@@ -29,9 +29,9 @@ from runner.training import (
     controller,
     finite,
     inner_loop,
+    input_replay,
     input_stall,
     recheck,
-    replay,
     reproducibility,
     train_step,
 )
@@ -207,14 +207,23 @@ class Trainer(evaluator.Evaluator):
 
     def _begin(self, inputs: pipeline.Inputs) -> None:
         self._iterator = self.determinism.begin(inputs.dataset)
-        self.replay = replay.Replay(inputs)
+        self.replay = input_replay.InputReplay(inputs)
         self._loops: dict[bool, Callable[[], Any]] = {}  # keyed by whether their steps are timed
 
     def capture_extra_state(self) -> None:
         """Captures state that checkpoints would leave out, before a checkpoint is saved."""
         self.extra_state.replicas.capture()
-        if self.saves_inputs and not self.replay.batches:
+        if not self.saves_inputs or self.replay.batches:
+            return
+        try:
             self.extra_state.inputs.capture(self._iterator)
+        except iterators.TooLargeError as error:
+            self.saves_inputs = False
+            self.extra_state.inputs.clear()
+            console.say(
+                f"checkpoints do not contain the position of the inputs, because {error}: a resume "
+                "reads them from the start (shuffle before decoding, or see RunConfig.inputs)"
+            )
 
     def put_back_extra_state(self, build: Callable[[], pipeline.Inputs] | None = None) -> None:
         """Restores the state that `capture_extra_state` captured, after a checkpoint is restored.

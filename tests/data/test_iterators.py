@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from runner.data import iterators
+from runner.internals import tensorflow as tf_internals
 
 COUNT = 40  # examples
 
@@ -148,3 +149,24 @@ def test_a_graph_draws_the_same_batches(made):
 @pytest.mark.parametrize("kind", REFUSED)
 def test_state_below_a_part_that_is_not_yet_in_use_is_found(kind):
     assert not iterators.can_be_saved(iter(REFUSED[kind]().shuffle(4).repeat()))
+
+
+def test_a_position_of_an_earlier_checkpoint_is_read():
+    first, again = (iter(examples().shuffle(9, seed=1).repeat()) for _ in range(2))
+    for _ in range(5):
+        next(first)
+    handle = tf_internals.iterator_resource(first)
+    whole = tf.raw_ops.SerializeIterator(resource_handle=handle, external_state_policy=2)
+    state = tf.io.serialize_tensor(whole).numpy()
+    assert iterators.fits(again, state)
+    iterators.put_back(again, state)
+    assert list(itertools.islice(again, 30)) == list(itertools.islice(first, 30))
+
+
+def test_a_position_with_large_buffers_is_refused(monkeypatch):
+    iterator = iter(examples().map(lambda x: tf.fill([1000], x)).shuffle(30))
+    next(iterator)
+    size = len(iterators.saved(iterator))
+    monkeypatch.setattr(iterators, "_LARGEST", size // 2)
+    with pytest.raises(iterators.TooLargeError):
+        iterators.saved(iterator)

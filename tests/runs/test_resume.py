@@ -7,6 +7,7 @@ from resumed import compare, rows, state
 from wording import says
 
 import runner
+from runner.data import iterators
 
 STRATEGIES = {
     "off": {"runtime": {"distribution_strategy": "off"}},
@@ -67,6 +68,14 @@ def test_a_commit_at_the_end_of_a_pass_is_replayed(tmp_path, capsys, own_inputs,
     monkeypatch.setattr(Own, "build_inputs", batches)
     compare(tmp_path, lambda steps: experiment("off", steps, **own_inputs), stops=(20,))
     says(capsys.readouterr().err, "replaying 20 batches")
+
+
+def test_a_position_that_is_too_large_is_left_out(tmp_path, capsys, own_inputs, monkeypatch):
+    monkeypatch.setattr(iterators, "_LARGEST", 100)
+    compare(tmp_path, lambda steps: experiment("mirrored", steps, **own_inputs))
+    said = capsys.readouterr().err
+    says(said, "100 RunConfig.inputs")
+    says(said, "replaying 25 batches")
 
 
 def test_own_inputs_of_replicas_are_replayed_where_the_strategy_changes(

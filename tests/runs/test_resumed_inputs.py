@@ -13,7 +13,7 @@ import runner
 from runner.core import signals
 from runner.errors import RunnerError
 from runner.run_directory.run import Run
-from runner.training import replay
+from runner.training import input_replay
 
 COUNT = 32  # examples
 
@@ -117,14 +117,14 @@ def test_inputs_with_a_known_position_are_not_shuffled_anew(tmp_path, capsys):
 @pytest.mark.parametrize("kind", ["draws"], indirect=True)
 def test_a_signal_ends_a_replay(tmp_path, monkeypatch, kind):
     runner.run(experiment(25), tmp_path, "train")
-    before, run = state(tmp_path, 25), replay.Replay.run
+    before, run = state(tmp_path, 25), input_replay.InputReplay.run
 
     def interrupted(self, draw, *, is_halted):
         signal.raise_signal(signal.SIGTERM)
         run(self, draw, is_halted=is_halted)
         assert self.batches > 20
 
-    monkeypatch.setattr(replay.Replay, "run", interrupted)
+    monkeypatch.setattr(input_replay.InputReplay, "run", interrupted)
     with pytest.raises(signals.Interrupted):
         runner.run(experiment(60), tmp_path, "train")
     assert Run(tmp_path).step == 25

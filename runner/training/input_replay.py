@@ -15,7 +15,7 @@ _TURN = 0.5  # seconds, after which a replay looks for a signal
 _SHORTEST = 1e-6  # seconds
 
 
-class Replay:
+class InputReplay:
     """What is left to read before training continues.
 
     Args:
