@@ -734,7 +734,7 @@ class RunConfig(base_config.Config):
     recheck_every: int = setting(
         0,
         "Repeats every Nth training step from the same state, where N is this value, and compares "
-        "all bits, to find faulty hardware. 0: never. One step in 100 costs about 1 %.",
+        "all bits, to find faulty hardware. 0: never. Each repetition costs at least one step.",
         allowed=SIZE,
         resume=REPORTS,
     )

@@ -34,12 +34,14 @@ class Inputs:
     Attributes:
         dataset: The batches, distributed over the replicas.
         is_placed: Whether it can start at any step at no cost.
+        is_whole: Whether it is the same dataset as that from step 0, so that positions fit both.
         behind: How many of its first batches come before the requested step.
         records: How many records it skips before they are mapped.
     """
 
     dataset: Any
     is_placed: bool = False
+    is_whole: bool = True
     behind: int = 0
     records: int = 0
 
@@ -90,7 +92,8 @@ def training(
         dataset = kept.spare(lambda: _distributed(task, made.build, options, made.is_read_on_host))
     for placement in kept.placements:
         placement.source.max_faults = max_bad_examples
-    return Inputs(dataset, made.is_placed, made.behind, made.records)
+    is_whole = not reading.skipped and not made.records
+    return Inputs(dataset, made.is_placed, is_whole, made.behind, made.records)
 
 
 def validation(

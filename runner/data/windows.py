@@ -12,7 +12,7 @@ class Reading(NamedTuple):
 
     Attributes:
         skipped: The batches that it leaves out.
-        begins: The number of the first batch of the data, which are shuffled anew from there on.
+        begins: The number of the first batch of the data, which are reshuffled from there on.
         seed: The seed from there on, or None for the run's seed.
     """
 

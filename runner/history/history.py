@@ -198,11 +198,11 @@ def reading(rows: Iterable[records.Record]) -> windows.Reading:
     return fresh._replace(skipped=skipped)
 
 
-def shuffled_anew(rows: Iterable[records.Record]) -> str:
+def reshuffled(rows: Iterable[records.Record]) -> str:
     """Describes the resumes with newly shuffled inputs, after which a run is not bit-exact."""
     steps = [f"{row.step:,}" for row in rows if isinstance(row, records.FreshShuffle)]
     at = "step" if len(steps) == 1 else "steps"
-    said = f"its inputs were shuffled anew at {at} {', '.join(steps)} (RunConfig.resume_inputs)"
+    said = f"its inputs were reshuffled at {at} {', '.join(steps)} (RunConfig.resume_inputs)"
     return said if steps else ""
 
 

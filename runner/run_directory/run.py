@@ -259,7 +259,7 @@ class Run:
     @property
     def not_exact(self) -> str:
         """Why the run is not bit-identical to one without interruptions, or ""."""
-        return history.shuffled_anew(self.history)
+        return history.reshuffled(self.history)
 
     @functools.cached_property
     def rule(self) -> best_evaluation.BestRule | None:

@@ -88,7 +88,7 @@ def open_run(
         tested = final_test.build(config, trainer, folder, best_folders=best, rows=state.history)
     team.current().lead()
     if config.run.resume_inputs == "fresh_shuffle" and state.source and not trainer.replay.is_over:
-        state.shuffle_anew()
+        state.reshuffle()
     if not state.source and config.trainer.recovery_max_trials > 0:
         state.commit(0)  # a checkpoint to roll back to
     return training_run.TrainingRun(

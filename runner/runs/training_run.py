@@ -86,7 +86,7 @@ class TrainingRun:
             inputs_saved=trainer.saves_inputs,
             deterministic=config.run.deterministic,
             lost=trainer.determinism.lost,
-            shuffled_anew=history.shuffled_anew(self.state.history.of(records.FreshShuffle)),
+            reshuffled=history.reshuffled(self.state.history.of(records.FreshShuffle)),
         )
 
     @property
@@ -153,8 +153,8 @@ class TrainingRun:
             raise CorruptionError(f"{reason}; there is no checkpoint before it")
         if again or state.config.run.on_corruption == "stop":
             raise CorruptionError(
-                f"{reason}; rerunning the command continues from step {target:,}, best on other "
-                "hardware (RunConfig.on_corruption)"
+                f"{reason}; rerunning the command continues from step {target:,}, preferably "
+                "on other hardware (RunConfig.on_corruption)"
             )
         state.store.discard_after(target)
         return target
@@ -283,10 +283,10 @@ class TrainingRun:
             yield (
                 f"replaying {left:,} batches of inputs before the first step{most} "
                 "(RunConfig.inputs = 'indexed' avoids this for new runs on TFRecords, and "
-                "RunConfig.resume_inputs = 'fresh_shuffle' gives up exactness instead)"
+                "RunConfig.resume_inputs = 'fresh_shuffle' skips it, but is not bit-exact)"
             )
         if left := trainer.replay.records:
-            yield f"skipping {left:,} records of the inputs before their maps{most}"
+            yield f"skipping {left:,} records before the first map of the inputs{most}"
         if why := trainer.determinism.not_indexed:
             yield f"RunConfig.inputs = 'indexed' has no effect: {why}"
         if team.current().size > 1:

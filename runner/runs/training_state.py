@@ -87,7 +87,7 @@ class TrainingState:
         self.log.rewind(step)
         return bool(dropped)
 
-    def shuffle_anew(self) -> None:
+    def reshuffle(self) -> None:
         """Continues with newly shuffled data instead of a replay, and records that."""
         step, seed = self.trainer.step, self.config.run.seed
         batch = windows.batch_of(step, self.history.reading.skipped)

@@ -53,7 +53,7 @@ def of(
     inputs_saved: bool,
     deterministic: bool,
     lost: str = "",
-    shuffled_anew: str = "",
+    reshuffled: str = "",
 ) -> Exactness:
     """Returns whether training resumes bit-exactly.
 
@@ -64,10 +64,10 @@ def of(
         inputs_saved: Whether the checkpoint holds the state of the inputs.
         deterministic: Whether ops are deterministic.
         lost: Why the inputs are not deterministic. Empty if they are.
-        shuffled_anew: Describes resumes that have continued with newly shuffled inputs.
+        reshuffled: Describes resumes that have continued with newly shuffled inputs.
     """
-    if shuffled_anew:
-        return Exactness("this run is not bit-exact: ", shuffled_anew)
+    if reshuffled:
+        return Exactness("this run is not bit-exact: ", reshuffled)
     drawn = stateful_random_ops(graph) if graph else []
     if drawn:
         ops = text.some(drawn)

@@ -201,12 +201,13 @@ class Trainer(evaluator.Evaluator):
         """Continues with other inputs of the same shape. Releases the brake of a broken loss."""
         self.train_dataset = inputs.dataset
         self._begin(inputs)
-        self.saves_inputs &= not inputs.records  # with a skip, they are other inputs
+        self.saves_inputs &= inputs.is_whole
         self.brake.sound.assign(True)
         self._sound, self._broke_at, self.corruption = True, 0, ""
 
     def _begin(self, inputs: pipeline.Inputs) -> None:
         self._iterator = self.determinism.begin(inputs.dataset)
+        self._is_whole = inputs.is_whole
         self.replay = input_replay.InputReplay(inputs)
         self._loops: dict[bool, Callable[[], Any]] = {}  # keyed by whether their steps are timed
 
@@ -238,8 +239,8 @@ class Trainer(evaluator.Evaluator):
             self.feed(build())
             held.put_back(self._iterator)
         else:
-            self.saves_inputs &= not self.replay.records
             held.clear()
+            self.saves_inputs &= self._is_whole
 
     def train(self, num_steps: tf.Tensor) -> evaluator.Logs:
         """Runs `num_steps` steps, or fewer if the brake ends them. See `orbit.AbstractTrainer`.

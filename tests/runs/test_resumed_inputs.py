@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 import toy
 from resumed import compare, state
-from wording import says
+from wording import saying, says
 
 import runner
 from runner.core import signals
@@ -102,9 +102,12 @@ def test_a_fresh_shuffle_resumes_exactly_from_then_on(tmp_path, kind):
                 experiment(steps, **(fresh if number == 1 else {})), tmp_path / name, "train"
             )
     assert state(tmp_path / "once", 60) == state(tmp_path / "often", 60)
+    (tmp_path / "often" / "history.jsonl").unlink()
+    with pytest.raises(RunnerError, match=saying("history.jsonl new shuffle")):
+        runner.run(experiment(70), tmp_path / "often", "train")
 
 
-def test_inputs_with_a_known_position_are_not_shuffled_anew(tmp_path, capsys):
+def test_inputs_with_a_known_position_are_not_reshuffled(tmp_path, capsys):
     def made(steps):
         found = toy.experiment({"trainer": {"train_steps": steps}})
         found.override({"run": {"resume_inputs": "fresh_shuffle"}})
