@@ -30,6 +30,9 @@ def newest_good(
         best_folders: The names of its subdirectories of best checkpoints.
         note: Called with a line about each damaged checkpoint.
 
+    A single damaged checkpoint that was never listed is the remains of the first save, which a
+    power cut has interrupted.
+
     Raises:
         RunnerError: every saved checkpoint is damaged. They are left unchanged.
     """
@@ -43,12 +46,12 @@ def newest_good(
             found = path
             break
         damaged[path] = reason
-    if damaged and found is None:
+    if damaged and found is None and (listed or len(damaged) > 1):
         raise RunnerError(_nothing_left(model_dir, damaged))
     for path, reason in damaged.items():
         _put_aside(path, model_dir)
-        name, instead = display_names.of(path), display_names.of(found or "")
-        note(f"{name} is damaged ({reason}): continuing from {instead}; it was moved to damaged/")
+        instead = f"continuing from {display_names.of(found)}" if found else "starting from step 0"
+        note(f"{display_names.of(path)} is damaged ({reason}): {instead}; it was moved to damaged/")
     if found is not None and found.parent != model_dir:
         checkpoint_files.link(found, model_dir / found.name)
     names = [path.name for path in checkpoint_files.there(model_dir)]

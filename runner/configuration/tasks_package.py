@@ -54,9 +54,9 @@ def install() -> None:
         return
     sys.meta_path.insert(0, _Finder())
     for name, module in list(sys.modules.items()):
-        folder, path = _folder(name), list(getattr(module, "__path__", []))
-        if folder and folder not in path:
-            module.__path__ = [*path, folder]
+        if folder := _folder(name):  # no attribute of other modules, which may be anything
+            path = list(getattr(module, "__path__", []))
+            module.__path__ = path if folder in path else [*path, folder]
 
 
 def hidden(name: str) -> str:

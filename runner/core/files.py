@@ -85,7 +85,7 @@ def make_folder(folder: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Removes a file if it exists."""
+    """Removes a file if it exists. After a power cut, it may be back."""
     check(path)
     path.unlink(missing_ok=True)
 
@@ -133,7 +133,8 @@ def beside(path: Path) -> Iterator[Path]:
     try:
         yield part
     finally:
-        part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # the next start removes it, and an error before counts
+            part.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -337,10 +338,14 @@ def copy(source: Path, target: Path) -> None:
         shutil.copy2(source, part)
         flush_file(part)
         part.replace(target)
+        flush_file(target.parent)
 
 
 def link(source: Path, target: Path) -> None:
-    """Makes `target` a hard link to `source`, or a copy if links are impossible."""
+    """Makes `target` a hard link to `source`, or a copy if links are impossible.
+
+    A power cut may undo the link until `flush_file` is called for its directory.
+    """
     make_folder(target.parent)
     with beside(target) as part:
         try:

@@ -86,8 +86,8 @@ class EvaluationLog:
         name = checkpoint_name(source, self._home)
         metrics, taken = scalars.scalars(logs), round(seconds, 3)
         row = records.Evaluation(step, metrics, taken, time.time(), name, self.limited)
+        self._boards.write(step, charts)  # first: a row without its points would never get them
         self._rows.append(row)
-        self._boards.write(step, charts)
         self._line.evaluated(row, self.catch_up(source, commit))
 
     def names(self, step: int) -> set[str]:

@@ -104,7 +104,7 @@ def claimed(
             is 1 because flags and configuration are valid, and the same command may work later.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        files.make_folder(folder)
         clock = clock or functools.partial(claim_file.now_in, folder)
         mine = _Start(folder / layout.CLAIM, note, instead, patience, clock, sleep).claim()
     except OSError as error:

@@ -65,7 +65,7 @@ def open_run(
         folder,
         named,
         validation=config.trainer.validation_summary_subdir,
-        purge_from=trainer.step + 1,
+        purge_from=trainer.step + (1 if state.history.has(trainer.step) else 0),
         tags=call.given.tags,
     )
     line = _line(state, plan, costs)

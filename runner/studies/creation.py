@@ -51,6 +51,7 @@ def _copy(
     shutil.copytree(parent, part, ignore=_OWN, copy_function=_place)
     configuration.write(part)
     trial.write(part, facts)
+    files.flush_all(part)
     part.replace(folder)
     files.flush_file(folder.parent)
 

@@ -85,6 +85,11 @@ OTHERS = {
         ("faults", "gin_file", "seed"),
         passes_on=True,
     ),
+    "power": Part(
+        "power",
+        "the power is cut at any moment, on three file systems (needs root, mfusepy)",
+        ("cuts", "names", "file_systems", "disks", "seed"),
+    ),
     "slurm": Part("slurm", "jobs of a real Slurm cluster, preempted and killed", ("only",)),
     "interleavings": Part(
         "interleavings",
@@ -111,6 +116,9 @@ FLAGS: dict[str, dict[str, Any]] = {
     "cifar": {"type": Path, "help": "the directory with train_10k.npz and test_2k.npz"},
     "seconds": {"type": float, "default": 60.0, "help": "the duration"},
     "exhaustive": {"action": "store_true", "help": "depth first, instead of at random"},
+    "cuts": {"type": int, "default": 120, "help": "the number of power cuts"},
+    "file_systems": {"default": "ext4,xfs,btrfs", "help": "separated by commas"},
+    "disks": {"type": Path, "help": "the directory for the disks, such as /dev/shm"},
     "seed": {"type": int, "default": 0, "help": "the seed of the random interruptions"},
 }
 

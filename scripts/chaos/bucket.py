@@ -37,8 +37,7 @@ from scripts import s3_server
 from scripts.chaos import results
 
 IMPATIENT = """
-from runner.storage import lease
-lease.PATIENCE_SECONDS, lease.BEAT_SECONDS = 2.0, 0.5
+import scripts.chaos.impatient
 from runner.main import console
 console()
 """

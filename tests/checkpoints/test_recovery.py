@@ -140,6 +140,18 @@ def test_where_all_are_damaged_the_run_does_not_start_anew(tmp_path):
             newest(tmp_path)
 
 
+def test_the_remains_of_a_first_save_that_a_power_cut_ended_are_put_aside(tmp_path):
+    commit(tmp_path, 10)
+    (tmp_path / "checkpoint").unlink()  # it is written when a checkpoint is on disk
+    change(tmp_path / "ckpt-10.index", "cut short")
+    notes = []
+    assert newest(tmp_path, notes) is None
+    assert "ckpt-10" in notes[0]
+    assert list((tmp_path / "damaged").glob("ckpt-10.*"))
+    commit(tmp_path, 10)
+    assert newest(tmp_path) == tmp_path / "ckpt-10"
+
+
 def test_where_the_only_one_lost_its_index_its_data_are_left(tmp_path):
     commit(tmp_path, 10)
     change(tmp_path / "ckpt-10.index", "missing")
