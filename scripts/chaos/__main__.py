@@ -90,6 +90,11 @@ OTHERS = {
         "the power is cut at any moment, on three file systems (needs root, mfusepy)",
         ("cuts", "names", "file_systems", "disks", "seed"),
     ),
+    "storage": Part(
+        "storage",
+        "single file operations fail: full disk, I/O errors (needs root, mfusepy)",
+        ("points", "seed"),
+    ),
     "slurm": Part("slurm", "jobs of a real Slurm cluster, preempted and killed", ("only",)),
     "interleavings": Part(
         "interleavings",
@@ -116,6 +121,7 @@ FLAGS: dict[str, dict[str, Any]] = {
     "cifar": {"type": Path, "help": "the directory with train_10k.npz and test_2k.npz"},
     "seconds": {"type": float, "default": 60.0, "help": "the duration"},
     "exhaustive": {"action": "store_true", "help": "depth first, instead of at random"},
+    "points": {"type": int, "default": 100, "help": "the number of operations to let fail"},
     "cuts": {"type": int, "default": 120, "help": "the number of power cuts"},
     "file_systems": {"default": "ext4,xfs,btrfs", "help": "separated by commas"},
     "disks": {"type": Path, "help": "the directory for the disks, such as /dev/shm"},

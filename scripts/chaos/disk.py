@@ -107,7 +107,7 @@ class Disk:
             command = [sys.executable, "-m", "scripts.chaos.disk", *arguments]
             process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
             stack.callback(process.wait)
-            stack.callback(_unmount, device)
+            stack.callback(unmount, device)
             processes.until((device / "disk").exists)
             stack.enter_context(_mounted(device / "disk", self.path, self._system.options))
             self._stack = stack.pop_all()
@@ -182,13 +182,13 @@ def _mounted(image: Path, path: Path, options: str) -> Iterator[None]:
         try:
             yield
         finally:
-            _unmount(path)
+            unmount(path)
     finally:
         subprocess.run(["losetup", "--detach", device], check=True)
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _unmount(path: Path) -> None:
+def unmount(path: Path) -> None:
     """Unmounts a file system as soon as no process uses it."""
     for _ in range(50):
         if not subprocess.run(["umount", path], check=False, capture_output=True).returncode:

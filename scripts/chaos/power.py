@@ -156,11 +156,12 @@ def power(flags: argparse.Namespace, _: list[str]) -> list[str]:
 
 def started(scenario: Scenario, folder: Path, log: Path) -> list[int]:
     """Starts the programs of a scenario in a directory. Returns the exit codes at their end."""
-    children = [_start(flags, folder, _numbered(log, at)) for at, flags in _all(scenario)]
+    children = [start(flags, folder, numbered(log, at)) for at, flags in _all(scenario)]
     return [child.end(grace=300) for child in children]
 
 
-def _start(flags: Sequence[str], folder: Path | str, log: Path, **environment: str) -> warm.Fork:
+def start(flags: Sequence[str], folder: Path | str, log: Path, **environment: str) -> warm.Fork:
+    """Starts a program, whose output goes to `log`, in a fork."""
     command = processes.runner("", *flags, f"--model_dir={folder}")
     return warm.Fork(command, log=log, environment=environment)
 
@@ -169,7 +170,8 @@ def _all(scenario: Scenario) -> Iterator[tuple[int, Sequence[str]]]:
     return iter(enumerate(scenario.commands))
 
 
-def _numbered(log: Path, number: int) -> Path:
+def numbered(log: Path, number: int) -> Path:
+    """Returns the log of one of a scenario's programs."""
     return log.with_name(f"{log.name}.{number}")
 
 
@@ -223,12 +225,12 @@ def _recorded(scenario: Scenario, folder: Path, logs: Path) -> tuple[list[Said],
     """Runs a scenario. Returns what its programs announced, and their exit codes."""
     said: list[Said] = []
     log = logs / "recorded.log"
-    children = [_start(flags, folder, _numbered(log, at)) for at, flags in _all(scenario)]
+    children = [start(flags, folder, numbered(log, at)) for at, flags in _all(scenario)]
     seen = [0] * len(children)
     while True:
         running = any(child.code is None for child in children)
         for at, place in enumerate(scenario.announced):
-            text = _numbered(log, at).read_text()
+            text = numbered(log, at).read_text()
             now = time.monotonic()  # after the reading: it was printed before
             lines = list(ANNOUNCED.finditer(text[: text.rfind("\n") + 1]))
             for line in lines[seen[at] :]:
@@ -265,9 +267,9 @@ def _survive(
         problems.append(f"exit codes {codes}")
         for at, code in enumerate(codes):
             if code:
-                problems += _numbered(log, at).read_text().splitlines()[-2:-1]
+                problems += numbered(log, at).read_text().splitlines()[-2:-1]
     else:
-        parts, more = _compared(scenario, once, folder)
+        parts, more = compared(scenario, once, folder)
         counts.bits += sum(part.bits for part in parts)
         counts.rows += sum(part.missing for part in parts)
         problems += [f"{part.kind}: {part.differences[0]}" for part in parts if part.differences]
@@ -308,7 +310,7 @@ def _flushing(folder: Path) -> Iterator[None]:
         thread.join()
 
 
-def _compared(scenario: Scenario, once: Path, cut: Path) -> tuple[list[tensors.Part], list[str]]:
+def compared(scenario: Scenario, once: Path, cut: Path) -> tuple[list[tensors.Part], list[str]]:
     """Compares everything that a scenario leaves. Returns the parts, and differences of files."""
     parts, wrong = [], []
     for name in scenario.runs:
@@ -353,7 +355,7 @@ def _mirror(kind: str, once: Path, folder: Path, cuts: int, draw: random.Random)
             problems = _cut_until_done(kind, place, url, cuts, draw, counts)
             if not problems:
                 fetching.Replica(remote.Bucket(url), place / "copy").bring()
-                parts, problems = _compared(SCENARIOS["run"], once, place / "copy")
+                parts, problems = compared(SCENARIOS["run"], once, place / "copy")
                 counts.bits += sum(part.bits for part in parts)
                 counts.rows += sum(part.missing for part in parts)
                 problems += [f"{p.kind}: {p.differences[0]}" for p in parts if p.differences]
@@ -372,7 +374,7 @@ def _cut_until_done(
         here.mkdir()
         log = here / "log"
         with disk.Disk(here, kind, image) as recorded:
-            child = _start(
+            child = start(
                 ["--mode=train_and_eval", *SHORT], url, log, XDG_CACHE_HOME=str(recorded.path)
             )
             last = counts.cuts >= cuts
