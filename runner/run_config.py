@@ -31,7 +31,7 @@ from runner.configuration.settings import (
     setting,
     some_of,
 )
-from runner.core import plugins
+from runner.core import plugins, schedule
 
 TENSORBOARD = ("train", "validation", "sets", "test", "pictures", "hparams", "system")
 """The kinds of TensorBoard events."""
@@ -748,14 +748,15 @@ class RunConfig(base_config.Config):
     async_checkpoints: bool = setting(
         True, "Whether training continues while checkpoints are written.", resume=REPORTS
     )
-    checkpoint_seconds: float = setting(
+    checkpoint_seconds: float | str = setting(
         0.0,
         "Saves an extra checkpoint at the end of a loop if the last one is this many seconds "
-        "old, independently of `TrainerConfig.checkpoint_interval`. 0: never. A run can resume "
-        "from extra checkpoints and evaluate them, but rollbacks do not use them, and training "
-        "stays bit-exact. (A decision of a separate evaluator takes effect at any checkpoint, "
-        "and is recorded there.)",
-        allowed=SIZE,
+        "old, independently of `TrainerConfig.checkpoint_interval`. 0: never. `continuous`: as "
+        "soon as the last one is written, if saving takes at most 2 % of the time. A run can "
+        "resume from extra checkpoints and evaluate them, but rollbacks do not use them, and "
+        "training stays bit-exact. (A decision of a separate evaluator takes effect at any "
+        "checkpoint, and is recorded there.)",
+        allowed=number(at_least=0, also={schedule.CONTINUOUS: "for as often as possible"}),
         resume=REPORTS,
     )
     evaluations_commit: bool = setting(

@@ -4,6 +4,8 @@ Files that point to a checkpoint (`checkpoint`, info.json) are written after it 
 """
 
 import contextlib
+import os
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -66,11 +68,23 @@ class Checkpoints:
         self._open: open_folder.OpenFolder | None = None
         self._committed: int | None = None
         self._before: int | None = None
+        self._began = 0.0
+        self._wrote: float | None = 0.0  # seconds, None while a checkpoint is written
 
     @property
     def committed(self) -> int | None:
         """The step that was last saved or restored."""
         return self._committed
+
+    @property
+    def writing_cost(self) -> float | None:
+        """Seconds of training that the last write took at most, or None while it is written.
+
+        The thread that writes uses at most one of the cores that training would use.
+        """
+        if self._wrote is None and tf_internals.has_write_error(self._checkpoint):
+            return 0.0  # the next save reports it
+        return None if self._wrote is None else self._wrote / (os.cpu_count() or 1)
 
     def path(self, step: int) -> Path:
         """The path of the checkpoint of `step`, which need not exist."""
@@ -92,6 +106,7 @@ class Checkpoints:
             enable_async=self._asynchronous,
             experimental_write_callbacks=[self._written],
         )
+        self._began, self._wrote = time.monotonic(), None
         self._checkpoint.save_counter.assign_add(1)  # `restore` expects it in the file
         try:
             files.make_folder(self._directory)
@@ -193,6 +208,7 @@ class Checkpoints:
             for step in removable:
                 self._remove(self.path(step))
             self._list(newest.name)
+        self._wrote = time.monotonic() - self._began if self._asynchronous else 0.0
 
     def _list(self, newest: str) -> list[int]:
         """Lists the existing checkpoints, `newest` last, and returns their steps."""

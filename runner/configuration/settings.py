@@ -107,7 +107,7 @@ def number(
     needs = ", or ".join([f"must be {said}", *(f"{n} {what}" for n, what in also.items())])
 
     def fits(value: Any) -> bool:  # false for NaN
-        return value is not None and (
+        return isinstance(value, int | float) and (
             (at_least is None or value >= at_least)
             and (above is None or value > above)
             and (at_most is None or value <= at_most)

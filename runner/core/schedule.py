@@ -8,6 +8,9 @@ from typing import Any
 Interval = int | Fraction
 """Steps between two events of one kind. If it is a fraction, each occurs at the nearest step."""
 
+CONTINUOUS = "continuous"
+"""Instead of seconds between two checkpoints: the next is saved once the last is written."""
+
 Action = Callable[[Mapping[str, Any]], Any]
 """An Orbit action, called with the output of a loop or an evaluation, names to tensors. If it
 returns a string, the run stops with the string as the reason."""
@@ -42,6 +45,7 @@ class Grid:
         seconds: Time without a checkpoint after which an extra one is saved, off the schedule. 0
             disables it. It does not change training: broken training is left for the schedule to
             detect.
+        continuous: Whether an extra checkpoint is saved as soon as the last one is written.
         actions: The intervals of actions.
         epoch: The number of steps in an epoch, or 0 if epochs are not used. Loops end with epochs.
     """
@@ -53,6 +57,7 @@ class Grid:
     evaluations: tuple[Interval, ...] = ()
     evaluations_commit: bool = True
     seconds: float = 0
+    continuous: bool = False
     actions: tuple[int, ...] = ()
     epoch: Interval = 0
 
@@ -86,6 +91,8 @@ class Grid:
             when += ", and after an evaluation that is among the best"
         elif finer:
             when += ", because each evaluation saves one (RunConfig.evaluations_commit)"
+        if self.continuous:
+            return f"{when}, and whenever the last one is written"
         return f"{when}, and {self.seconds:g} s after the last one" if self.seconds else when
 
     def next(self, step: int, longest: int) -> int:

@@ -72,7 +72,10 @@ def _grid(config: "Experiment", *, evaluates: bool) -> schedule.Grid:
         checkpoint=every["checkpoint"] if options.checkpoint_interval > 0 else last,
         evaluations=(every["validation"], *sets) if evaluates else (),
         evaluations_commit=run.evaluations_commit,
-        seconds=run.checkpoint_seconds,
+        seconds=0
+        if run.checkpoint_seconds == schedule.CONTINUOUS
+        else float(run.checkpoint_seconds),
+        continuous=run.checkpoint_seconds == schedule.CONTINUOUS,
         actions=tuple(each.every for each in run.actions if each.every),
         epoch=epochs.length(config),
     )

@@ -333,6 +333,12 @@ def take_write_error(checkpoint: tf.train.Checkpoint) -> Exception | None:
     return error
 
 
+def has_write_error(checkpoint: tf.train.Checkpoint) -> bool:
+    """Returns whether an error has ended the last asynchronous write."""
+    writer = checkpoint._async_checkpointer_impl
+    return writer is not None and writer._async_error is not None
+
+
 def end_writer(checkpoint: tf.train.Checkpoint) -> None:
     """Ends the thread of asynchronous writes, which until then holds all of the checkpoint."""
     writer, checkpoint._async_checkpointer_impl = checkpoint._async_checkpointer_impl, None

@@ -173,6 +173,11 @@ class TrainingRun:
         with self.spent.on("checkpoint"):
             self.state.store.wait()
 
+    @property
+    def writing_cost(self) -> float | None:
+        """Seconds of training that the last write took at most, or None while it is written."""
+        return self.state.store.writing_cost
+
     def has_evaluated(self, step: int) -> bool:
         """Returns whether the evaluation of `step` is already in the history."""
         return self.state.history.has(step)

@@ -39,6 +39,10 @@ class Run(Protocol):
     def wait(self) -> None:
         """Waits until every checkpoint is on disk."""
 
+    @property
+    def writing_cost(self) -> float | None:
+        """Seconds of training that the last write took at most, or None while it is written."""
+
     def has_evaluated(self, step: int) -> bool:
         """Whether the history already has the evaluation of `step`."""
 
@@ -47,6 +51,9 @@ class Run(Protocol):
 
     def finish(self, step: int) -> None:
         """Evaluates the sets that were not scheduled at `step`, if the run has stopped early."""
+
+
+_MOST_SAVING = 0.02  # of the time, for continuous saving
 
 
 class Pace:
@@ -93,7 +100,8 @@ class Controller:
         self._actions = tuple(actions)
         self._stop = stop or signals.Stop()
         self._clock = clock
-        self._committed_at = clock() if grid.seconds else 0.0
+        self._committed_at = clock() if grid.seconds or grid.continuous else 0.0
+        self._blocked = 0.0  # seconds for which the last checkpoint stopped training
         self._pace = Pace()
         self._uncommitted = 0  # steps since the last checkpoint of this attempt
         self.step = run.step
@@ -138,13 +146,14 @@ class Controller:
         """Performs the actions that are scheduled after a loop, in their order."""
         signalled = self._stop.requested
         commits, evaluates = self._grid.commits(loop.step), self._grid.evaluates(loop.step)
-        broken = None
+        broken, begun = None, None
         if loop.summary or commits or evaluates or signalled:
             broken = self._run.broken(loop, variables=commits or evaluates)
         if not broken:
             self._record(loop)
             asked = signalled or self.stop_reason or self._is_overdue()
             if asked and self._uncommitted and not commits:
+                begun = self._clock()
                 commits, broken = True, self._run.broken(loop, variables=True)
                 if broken and (signalled or not self.stop_reason):  # the schedule will find it
                     self._stop.check(saved=False)
@@ -154,7 +163,7 @@ class Controller:
             return
         if commits and self._uncommitted:
             self._heed(self._run.decide(loop.step))
-            self._commit()
+            self._commit(begun)
         if signalled:
             self._stop.check()
         if evaluates:
@@ -168,10 +177,13 @@ class Controller:
         for action in self._actions:
             self._heed(action(loop.logs))
 
-    def _commit(self) -> None:
+    def _commit(self, begun: float | None = None) -> None:
+        """Saves a checkpoint. `begun`: when work for it began, now by default."""
+        start = self._clock() if begun is None else begun
         self._run.commit(self.step)
         self._uncommitted = 0
-        self._committed_at = self._clock() if self._grid.seconds else 0.0
+        self._committed_at = self._clock()
+        self._blocked = self._committed_at - start
 
     def _evaluate(self) -> None:
         try:
@@ -182,9 +194,19 @@ class Controller:
             raise
 
     def _is_overdue(self) -> bool:
-        """Whether the last checkpoint is too old."""
+        """Whether the last checkpoint is too old.
+
+        Continuous saving leaves so much time between two saves that they take at most 2 % of it.
+        """
         seconds = self._grid.seconds
-        return seconds > 0 and self._clock() - self._committed_at >= seconds
+        if self._grid.continuous:
+            cost = self._run.writing_cost
+            if cost is None:
+                return False
+            seconds = (self._blocked + cost) / _MOST_SAVING
+        elif not seconds:
+            return False
+        return self._clock() - self._committed_at >= seconds
 
     def _heed(self, reason: Any) -> None:
         """Ends the run at the next checkpoint if there is a reason. The first reason is kept."""

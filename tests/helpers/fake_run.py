@@ -10,6 +10,7 @@ class FakeRun:
         self.log = []
         self.step = step
         self.committed = None
+        self.writing_cost = 0.0
         self.reasons = reasons or {}  # to stop, by the step of an evaluation
         self.decisions = decisions or {}  # from outside, by the step of a commit
 

@@ -50,6 +50,21 @@ def test_placed_inputs_dropout_and_averages_of_replicas_resume_exactly(tmp_path,
     says(capsys.readouterr().err, "bit-exact indexed")
 
 
+def test_continuous_saving_adds_checkpoints_and_changes_nothing_else(tmp_path):
+    def made(steps, seconds):
+        made = experiment("off", steps)
+        made.override({"run": {"checkpoint_seconds": seconds}})
+        made.override({"trainer": {"steps_per_loop": 1, "checkpoint_interval": 40}})
+        return made
+
+    scheduled, continuous = tmp_path / "scheduled", tmp_path / "continuous"
+    runner.run(made(40, 0.0), scheduled, "train")
+    runner.run(made(40, "continuous"), continuous, "train")
+    assert len(list(scheduled.glob("ckpt-*.index"))) == 1
+    assert len(list(continuous.glob("ckpt-*.index"))) > 1
+    assert state(continuous, 40) == state(scheduled, 40)
+
+
 @pytest.mark.parametrize("strategy", ["off", "one_device"])
 def test_the_state_of_own_inputs_is_in_the_checkpoint(tmp_path, capsys, own_inputs, strategy):
     compare(tmp_path, lambda steps: experiment(strategy, steps, **own_inputs))

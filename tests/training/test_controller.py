@@ -54,6 +54,7 @@ def test_every_evaluation_commits_first():
         ),
         (grid(1000, checkpoint=1000), "end only"),
         (grid(1000, seconds=90), "end only 90"),
+        (grid(1000, continuous=True), "end only whenever"),
     ],
 )
 def test_what_is_going_to_be_committed_is_told_as_it_is(made, said):
@@ -107,6 +108,25 @@ def test_the_clock_asks_for_commits_beside_the_grid():
     assert run.of("commit", "evaluate") == [
         "commit 30", "commit 40", "evaluate 40", "commit 60", "commit 70", "evaluate 70",
     ]  # fmt: skip
+
+
+def test_continuous_saving_waits_for_the_last_write_and_takes_a_small_part_of_the_time():
+    now = [0.0]
+
+    class Run(FakeRun):
+        def after_loop(self, loop):
+            now[0] += 1  # a second a loop
+            self.writing_cost = None if 50 <= loop.step < 80 else 0.02
+
+        def commit(self, step):
+            super().commit(step)
+            now[0] += 0.03
+
+    run = Run()
+    controller.Controller(run, grid(120, loop=10, continuous=True), clock=lambda: now[0]).run()
+    # The first is saved at once. 0.05 s are 2 % of 2.5 s, three loops. At 40 it is time, and at 70,
+    # but the one before is still being written until 80.
+    assert run.of("commit") == [f"commit {step}" for step in (10, 40, 80, 110, 120)]
 
 
 def test_the_grid_is_absolute_after_an_off_grid_restart():
