@@ -95,6 +95,11 @@ OTHERS = {
         "single file operations fail: full disk, I/O errors (needs root, mfusepy)",
         ("points", "seed"),
     ),
+    "memory": Part(
+        "memory",
+        "a run gets no more memory while it trains, saves or evaluates (needs root)",
+        ("points", "seed"),
+    ),
     "slurm": Part("slurm", "jobs of a real Slurm cluster, preempted and killed", ("only",)),
     "interleavings": Part(
         "interleavings",
