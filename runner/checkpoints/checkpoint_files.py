@@ -110,14 +110,11 @@ def there(folder: Path) -> list[Path]:
 def committed(folder: Path) -> list[Path]:
     """The paths that the file `checkpoint` lists, newest last, even if their files are gone."""
     try:
-        state = tf.train.get_checkpoint_state(str(folder))
-    except ValueError:  # empty or not text, because of a crash before it was on disk
+        content = (folder / layout.CHECKPOINT).read_bytes()  # TensorFlow may read a part of it
+        newest, every = tf_internals.checkpoint_state(content)
+    except (FileNotFoundError, NotADirectoryError, ValueError):
         return []
-    if state is None:
-        return []
-    newest = state.model_checkpoint_path
-    older = [path for path in state.all_model_checkpoint_paths if path != newest]
-    return [Path(path) for path in (*older, newest)]
+    return [folder / path for path in (*(path for path in every if path != newest), newest)]
 
 
 def latest(folder: Path) -> Path | None:

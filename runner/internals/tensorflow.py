@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
+from google.protobuf import text_format
 from tensorflow.compiler.xla.tsl.protobuf import coordination_config_pb2
 from tensorflow.core.framework import tensor_pb2
 from tensorflow.core.protobuf import tensorflow_server_pb2, trackable_object_graph_pb2
@@ -26,6 +27,7 @@ from tensorflow.python.distribute import values as distributed_values
 from tensorflow.python.eager import context
 from tensorflow.python.framework import config
 from tensorflow.python.ops import nn_ops, stateful_random_ops
+from tensorflow.python.training import checkpoint_state_pb2
 
 from runner.internals import checkpoint_keys
 
@@ -322,6 +324,25 @@ def replicas_spec(spec: Any, count: int) -> Any:
     """Returns the spec of a distributed value, from that of each replica's part."""
     kind = distributed_values.PerReplicaSpec
     return tf.nest.map_structure(lambda each: kind(*[each] * count), spec)
+
+
+def checkpoint_state(content: bytes) -> tuple[str, list[str]]:
+    """Returns the newest path and all paths in a file `checkpoint`, as written there.
+
+    `tf.train.get_checkpoint_state` asks for the size before it opens the file. If the file is
+    replaced in between, it gets only a part.
+
+    Raises:
+        ValueError: it is empty or damaged.
+    """
+    state = checkpoint_state_pb2.CheckpointState()
+    try:
+        text_format.Parse(content.decode(), state)
+    except text_format.ParseError as error:
+        raise ValueError(str(error)) from error
+    if not state.model_checkpoint_path:
+        raise ValueError("no path")
+    return state.model_checkpoint_path, list(state.all_model_checkpoint_paths)
 
 
 def take_write_error(checkpoint: tf.train.Checkpoint) -> Exception | None:
