@@ -146,12 +146,16 @@ class Session:
             self._status.beat(step)
 
     @property
-    def lost(self) -> str:
-        """How the previous attempt ended if it could not record it, otherwise empty."""
-        if not (self._record and self._record.was_lost):
+    def failure(self) -> str:
+        """How the previous attempt was killed or failed, otherwise empty."""
+        if self._record and self._record.was_lost:
+            how = provenance.LOST
+        elif self._before and self._before.state == State.FAILED:
+            how = f"failed: {' '.join(self._before.reason.split())}"
+        else:
             return ""
         at = f", last at step {self._reached:,}," if self._reached else ""
-        return f"the previous attempt{at} {provenance.LOST}"
+        return f"the previous attempt{at} {how}"
 
     def note(self, **facts: Any) -> None:
         """Adds facts to this attempt's row of run.json, such as the devices."""

@@ -91,7 +91,7 @@ def _train(
             call.model_dir, lambda: start.step, seconds=seconds, draws=draws
         )
         with closing.closing(run), sampled:
-            run.report(start.lost)
+            run.report(start.failure)
             several = {"workers": team.current().size} if team.current().size > 1 else {}
             inexact = run.exactness.obstacle
             start.note(devices=run.devices, origins=places, inexact=inexact, **several)

@@ -237,18 +237,18 @@ class TrainingRun:
             for newest in self.state.history.evaluations[-1:]:
                 self.line.resumed(newest, best)
 
-    def report(self, lost: str = "") -> None:
+    def report(self, failure: str = "") -> None:
         """Prints what will be trained, from which step, and whether a resume would be bit-exact.
 
         Args:
-            lost: How the previous attempt ended, if it could not record that itself.
+            failure: How the previous attempt was killed or failed.
         """
         files.write_json(self.state.folder / layout.OVERVIEW, self.costs.view.as_dict())
         console.say(overview.render(self.costs.view, width=console.STDERR.width))
-        for line in self._announcements(lost):
+        for line in self._announcements(failure):
             console.say(line)
 
-    def _announcements(self, lost: str) -> Iterator[str]:
+    def _announcements(self, failure: str) -> Iterator[str]:
         state, config, trainer = self.state, self.state.config, self.state.trainer
         source = display_names.of(state.source) if state.source else ""
         if self.costs.utilization:
@@ -266,7 +266,7 @@ class TrainingRun:
         else:
             begins = f"resumed at step {self.step:,} from {source}"
             begins = begins if source else f"new run in {display_names.of(state.folder)}"
-            yield f"{begins}; {lost}" if lost else begins
+            yield f"{begins}; {failure}" if failure else begins
         if state.source and extra_state.is_model_gardens(state.source):
             yield (
                 f"{source} was written by Model Garden, which does not save the position in the "
