@@ -1,6 +1,7 @@
 """Interrupts runs, studies and workers, and compares their results with undisturbed ones.
 
-    python -m scripts.chaos all                # the attacks up to `long`, an hour on two cores
+    python -m scripts.chaos all --faults=1000  # faults of all kinds, hours on two cores
+    python -m scripts.chaos attacks            # the attacks up to `long`, an hour on two cores
     python -m scripts.chaos run --kills=50 --terms=5 --stops=5 --gin_file=digits_cnn.gin
 
 `run`, `study`, `workers` and `bucket` pass other flags on to the runner. The exit code is 0 if all
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 
 from scripts import processes
 
-ALL = "all"
+ALL = "attacks"
 
 
 class Part(NamedTuple):
@@ -38,6 +39,7 @@ class Part(NamedTuple):
 
 
 ATTACKS = {
+    "lost": Part("attacks", "after each kill, a file of the run is lost", ("kills", "seed")),
     "params": Part("attacks", "a run without params.yaml is restarted with another seed"),
     "moved": Part("attacks", "a run's directory is moved five times while it trains"),
     "nan": Part("attacks", "a run with NaNs in its data gets 5 SIGKILLs and 5 SIGTERMs"),
@@ -93,12 +95,17 @@ OTHERS = {
     "storage": Part(
         "storage",
         "single file operations fail: full disk, I/O errors (needs root, mfusepy)",
-        ("points", "seed"),
+        ("points", "errors", "seed"),
     ),
     "memory": Part(
         "memory",
         "a run gets no more memory while it trains, saves or evaluates (needs root)",
         ("points", "seed"),
+    ),
+    "all": Part(
+        "faults",
+        "faults of all kinds, drawn with a seed; the same command goes on after a stop",
+        ("faults", "jobs", "seed"),
     ),
     "slurm": Part("slurm", "jobs of a real Slurm cluster, preempted and killed", ("only",)),
     "interleavings": Part(
@@ -127,6 +134,8 @@ FLAGS: dict[str, dict[str, Any]] = {
     "seconds": {"type": float, "default": 60.0, "help": "the duration"},
     "exhaustive": {"action": "store_true", "help": "depth first, instead of at random"},
     "points": {"type": int, "default": 100, "help": "the number of operations to let fail"},
+    "errors": {"default": "ENOSPC,EDQUOT,EROFS,EIO,short", "help": "separated by commas"},
+    "jobs": {"type": int, "default": 1, "help": "how many to run in parallel"},
     "cuts": {"type": int, "default": 120, "help": "the number of power cuts"},
     "file_systems": {"default": "ext4,xfs,btrfs", "help": "separated by commas"},
     "disks": {"type": Path, "help": "the directory for the disks, such as /dev/shm"},
@@ -150,7 +159,8 @@ def main() -> int:
 
 def _withstands(name: str, part: Part, flags: argparse.Namespace, more: list[str]) -> bool:
     """Runs a part and prints its problems. Removes a temporary directory if there are none."""
-    attack = getattr(importlib.import_module(f"scripts.chaos.{part.module}"), name)
+    module = importlib.import_module(f"scripts.chaos.{part.module}")
+    attack = module.everything if name == "all" else getattr(module, name)
     folder = (
         flags.folder / name if flags.folder else Path(tempfile.mkdtemp(prefix=f"chaos-{name}-"))
     )

@@ -5,6 +5,7 @@ import contextlib
 import functools
 import json
 import os
+import random
 import shlex
 import shutil
 import signal
@@ -50,6 +51,11 @@ def noisy(logs):
 NOISY_DIGITS = "import noisy\ninclude 'digits.gin'\nRunConfig.actions = (@noisy.noisy,)\n"
 EMA = "--gin_params=OptimizationConfig.ema=@EMAConfig()"
 CHECKPOINTS = 40
+# Files that a run needs not, or finds again.
+LOSABLE = (
+    *("checkpoint", "status.json", "step.txt", "run.json", "overview.json", "config.gin"),
+    *("best/info.json", "best/checkpoint", "claim.json"),
+)
 
 
 def every(steps: int, *, evaluation: int, checkpoint: int, summary: int) -> list[str]:
@@ -199,6 +205,26 @@ def moved(flags: argparse.Namespace, _: list[str]) -> list[str]:
     with child_run.ChildRun(program, place) as start:
         start.finish()
     return wrong + results.differences(once, place)
+
+
+def lost(flags: argparse.Namespace, _: list[str]) -> list[str]:
+    """Kills a run, and removes one of its files each time. No bit may differ."""
+    lengths = every(1500, evaluation=100, checkpoint=50, summary=20)
+    program = processes.runner("train_and_eval", "--gin_file=digits.gin", EMA, *lengths)
+    once, run, draw = flags.folder / "once", flags.folder / "run", random.Random(flags.seed)
+    with child_run.ChildRun(program, once) as start:
+        start.finish()
+    for number in range(flags.kills):
+        goal = int(1500 * (number + draw.random()) / flags.kills)
+        with child_run.ChildRun(program, run) as start:
+            start.wait_for(functools.partial(_has_passed, run, goal))
+            start.interrupt(signal.SIGKILL)
+        name = draw.choice(LOSABLE)
+        print(f"killed after step {child_run.last_row(run):,}; lost: {name}", flush=True)
+        (run / name).unlink(missing_ok=True)
+    with child_run.ChildRun(program, run) as start:
+        start.finish()
+    return results.differences(once, run) + _unfinished(run)
 
 
 def params(flags: argparse.Namespace, _: list[str]) -> list[str]:

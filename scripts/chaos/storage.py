@@ -99,11 +99,10 @@ def _points(flags: argparse.Namespace, folders: "queue.Queue[faulty.Faulty]") ->
     folders.put(folder)
     print(f"{len(seen)} operations", dict(collections.Counter(name for name, _ in seen)))
     points = []
-    for number in draw.choices(range(len(seen)), k=flags.points):
-        operation = seen[number][0]
-        errors = [e for e in (*faulty.ERRORS, faulty.SHORT) if faulty.can_fail(operation, e)]
-        fault = faulty.Fault(number, draw.choice(errors or ["EIO"]), draw.random() < 1 / 3)
-        points.append(Point(fault, seen[number]))
+    for _ in range(flags.points):
+        error = draw.choice(flags.errors.split(","))
+        number = draw.choice([n for n, each in enumerate(seen) if faulty.can_fail(each[0], error)])
+        points.append(Point(faulty.Fault(number, error, draw.random() < 1 / 3), seen[number]))
     return points
 
 
