@@ -74,7 +74,8 @@ def make_folder(folder: Path) -> None:
     """
     check(folder)
     roots = {root for root, _ in _guards(folder)}
-    missing, at = [], Path(os.path.abspath(folder))  # noqa: PTH100
+    missing: list[Path] = []
+    at = Path(os.path.abspath(folder))  # noqa: PTH100
     while not at.is_dir() and at not in roots and not (missing and at.exists()):
         missing.append(at)
         at = at.parent

@@ -199,7 +199,7 @@ def unmount(path: Path) -> None:
 
 def _serve(image: str, log: str, folder: str) -> None:
     """Serves the file `disk` in `folder`, which has the contents of `image`, until unmounted."""
-    import mfusepy  # type: ignore[import-untyped]
+    import mfusepy
 
     class Recorder(mfusepy.Operations):
         use_ns = True

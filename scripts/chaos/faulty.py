@@ -102,7 +102,7 @@ def _serve(behind: str, folder: str, told: str) -> None:
 
     If it is asked to, it writes the names and paths of the operations to the file `told`.
     """
-    import mfusepy  # type: ignore[import-untyped]
+    import mfusepy
 
     class Server(mfusepy.Operations):
         use_ns = True
