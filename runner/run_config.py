@@ -748,6 +748,12 @@ class RunConfig(base_config.Config):
     async_checkpoints: bool = setting(
         True, "Whether training continues while checkpoints are written.", resume=REPORTS
     )
+    verify_checkpoints: bool = setting(
+        False,
+        "Whether each checkpoint is read back from the disk and verified before it counts as "
+        "saved. If it differs, the run ends, and can continue from the checkpoint before.",
+        resume=REPORTS,
+    )
     checkpoint_seconds: float | str = setting(
         0.0,
         "Saves an extra checkpoint at the end of a loop if the last one is this many seconds "

@@ -4,6 +4,7 @@ Files that point to a checkpoint (`checkpoint`, info.json) are written after it 
 """
 
 import contextlib
+import errno
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -43,6 +44,7 @@ class Checkpoints:
         best_folders: Directories of best checkpoints, from which a run could also continue.
         before_removal: Called with each path that is about to be removed. An OSError keeps that
             checkpoint until the next save.
+        verifies: Whether a new checkpoint is read back from the disk before it is listed.
         note: Called with the reason if a checkpoint that need not be kept is not removed.
     """
 
@@ -55,8 +57,10 @@ class Checkpoints:
         asynchronous: bool,
         best_folders: Sequence[Path] = (),
         before_removal: Callable[[Path], None] = lambda _: None,
+        verifies: bool = False,
         note: console.Note = console.say,
     ) -> None:
+        self._verifies = verifies
         self._checkpoint = checkpoint
         self._directory = directory
         self._keep = keep
@@ -202,6 +206,8 @@ class Checkpoints:
         newest = self._directory / Path(prefix).name
         files.check(newest)
         checkpoint_files.flush(str(newest))
+        if self._verifies:
+            self._verify(newest)
         steps = self._list(newest.name)
         removable = self._keep.removable(steps)
         if removable and self._good(newest):
@@ -209,6 +215,18 @@ class Checkpoints:
                 self._remove(self.path(step))
             self._list(newest.name)
         self._wrote = time.monotonic() - self._began if self._asynchronous else 0.0
+
+    def _verify(self, newest: Path) -> None:
+        """Reads a checkpoint back, from the disk as far as the system allows.
+
+        Raises:
+            OSError: it is damaged. It was removed.
+        """
+        for part in (*checkpoint_files.data(newest), checkpoint_files.index(newest)):
+            files.forget_cached(part)
+        if reason := integrity.damage(newest):
+            checkpoint_files.remove(newest)
+            raise OSError(errno.EIO, f"it differs when read back ({reason})")
 
     def _list(self, newest: str) -> list[int]:
         """Lists the existing checkpoints, `newest` last, and returns their steps."""

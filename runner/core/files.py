@@ -212,6 +212,16 @@ def _flush(path: Path) -> None:
         os.close(descriptor)
 
 
+def forget_cached(path: Path) -> None:
+    """Lets the next reader of a file that was flushed read the disk, if the system allows it."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        if hasattr(os, "posix_fadvise"):  # not on macOS
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(descriptor)
+
+
 def flush_all(folder: Path) -> None:
     """Flushes a directory and everything in it to disk."""
     for path in sorted(folder.rglob("*"), reverse=True):

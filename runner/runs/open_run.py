@@ -217,6 +217,7 @@ def _store(
         asynchronous=config.run.async_checkpoints,
         best_folders=[folder / name for name in plan.best_folders],
         before_removal=handover.Handover(folder).hand_over,
+        verifies=config.run.verify_checkpoints,
     )
 
 

@@ -2,6 +2,7 @@ import contextlib
 import errno
 import gc
 import os
+import pathlib
 import resource
 import subprocess
 import weakref
@@ -203,6 +204,34 @@ def test_after_going_back_the_newest_is_the_one_committed_last(tmp_path):
     made.restore(tmp_path / "ckpt-10")
     written(made, 15)
     assert checkpoint_files.latest(tmp_path) == tmp_path / "ckpt-15"
+
+
+@pytest.mark.parametrize("asynchronous", [True, False])
+def test_a_checkpoint_that_differs_when_it_is_read_back_does_not_count(
+    tmp_path, monkeypatch, asynchronous
+):
+    made = checkpoint_manager.Checkpoints(
+        tf.train.Checkpoint(model=Model(1.0)),
+        tmp_path,
+        keep=retention.Keep(5),
+        asynchronous=asynchronous,
+        verifies=True,
+    )
+    written(made, 10)
+    flush = checkpoint_files.flush
+
+    def flush_and_flip_a_bit(path):
+        flush(path)
+        part = checkpoint_files.data(pathlib.Path(path))[0]
+        content = bytearray(part.read_bytes())
+        content[len(content) // 2] ^= 1
+        part.write_bytes(content)
+
+    monkeypatch.setattr(checkpoint_files, "flush", flush_and_flip_a_bit)
+    with pytest.raises(RunnerError, match=saying("ckpt-20 read back ckpt-10")):
+        written(made, 20)
+    assert checkpoint_files.latest(tmp_path) == tmp_path / "ckpt-10"
+    assert checkpoint_files.names(tmp_path) == ["ckpt-10"]
 
 
 @pytest.mark.parametrize("asynchronous", [True, False])
