@@ -47,6 +47,9 @@ ATTACKS = {
     "hosts": Part("attacks", "another host takes over a suspended run (needs unshare, as root)"),
     "streams": Part("attacks", "stdin, stdout or stderr is closed, unread or full"),
     "ports": Part("attacks", "a worker's port is in use, or a worker ends during the connection"),
+    "failure_handler": Part(
+        "attacks", "TensorFlow's scenarios for its failure handler, with four workers", ("seed",)
+    ),
     "hostile": Part("hostile", "names in a bucket lead out of the local copy (needs moto)"),
     "keras": Part(
         "keras_models",

@@ -49,6 +49,22 @@ def noisy(logs):
     warnings.warn(f"a warning {logs}")
 """
 NOISY_DIGITS = "import noisy\ninclude 'digits.gin'\nRunConfig.actions = (@noisy.noisy,)\n"
+# Raises an error on one worker, when its training step is traced.
+ERRING = """
+import sys
+import tensorflow as tf
+from tasks import image_classification
+
+task = image_classification.ImageClassificationTask
+train_step = task.train_step
+
+def erring(self, inputs, model, optimizer, metrics=None):
+    if "--task_index=2" in sys.argv:
+        raise tf.errors.ResourceExhaustedError(None, None, "on one worker")
+    return train_step(self, inputs, model, optimizer, metrics)
+
+task.train_step = erring
+"""
 EMA = "--gin_params=OptimizationConfig.ema=@EMAConfig()"
 CHECKPOINTS = 40
 # Files that a run needs not, or finds again.
@@ -256,6 +272,42 @@ def ports(flags: argparse.Namespace, _: list[str]) -> list[str]:
         *_connected(folder / "chief", (143, 143), "SIGTERM", number=signal.SIGTERM, struck=0),
         *_connected(folder / "other", (143, 143), "SIGTERM", number=signal.SIGTERM, struck=1),
     ]
+
+
+def failure_handler(flags: argparse.Namespace, _: list[str]) -> list[str]:
+    """Repeats the scenarios of TensorFlow's failure_handler_test.py, with four workers.
+
+    A random worker gets a SIGTERM: all save a checkpoint and exit, and go on when they are started
+    again. An error on one worker ends all. (The third scenario, training during a grace period,
+    has no equivalent: the runner saves at once.)
+    """
+    folder, draw = flags.folder, random.Random(flags.seed)
+    (folder / "erring.py").write_text(ERRING)
+    (folder / "erring.gin").write_text("import erring\ninclude 'digits.gin'\n")
+    hosts = [f"localhost:{port}" for port in free_ports.free(4)]
+    lengths = every(400, evaluation=200, checkpoint=200, summary=20)
+    more = ["--gin.RuntimeConfig.distribution_strategy='multi_worker_mirrored'", *lengths]
+    program = processes.runner("train", "--gin_file=digits.gin", *more)
+    once, twice = folder / "once", folder / "twice"
+    with child_run.ChildRun(program, once, hosts=hosts) as start:
+        start.finish()
+    with child_run.ChildRun(program, twice, hosts=hosts) as start:
+        start.wait_for(functools.partial(_has_passed, twice, 100))
+        target = draw.randrange(len(hosts))
+        start.workers[target].send(signal.SIGTERM)
+        codes = [worker.wait() for worker in start.workers]
+    saved = child_run.committed(twice)
+    print(f"SIGTERM to worker {target}: exit codes {codes}, saved step {saved}", flush=True)
+    wrong = [] if codes == [143] * 4 and saved else [f"after SIGTERM: {codes}, step {saved}"]
+    with child_run.ChildRun(program, twice, hosts=hosts) as start:
+        start.finish()
+    wrong += results.differences(once, twice)
+    command = processes.runner("train", f"--gin_file={folder / 'erring.gin'}", *more)
+    with child_run.ChildRun(command, folder / "error", hosts=hosts) as start:
+        codes = [worker.wait(300) for worker in start.workers]
+        lines = [worker.last_lines()[0] for worker in start.workers]
+    print(f"an error on one worker: exit codes {codes}", *lines, sep="\n", flush=True)
+    return wrong if codes == [1] * 4 else [*wrong, f"after an error: {codes}"]
 
 
 def _connected(

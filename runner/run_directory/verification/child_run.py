@@ -55,8 +55,13 @@ class ChildRun:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for child in (self.chief, *self._others):
+        for child in self.workers:
             child.end()
+
+    @property
+    def workers(self) -> tuple[Child, ...]:
+        """All its processes, the chief first."""
+        return self.chief, *self._others
 
     def finish(self) -> dict[str, Any]:
         """Waits for the end and returns the results of the chief.
@@ -65,7 +70,7 @@ class ChildRun:
             RunnerError: a worker failed. The message ends with the last lines it printed.
         """
         self.wait_for(lambda: False)
-        results, *_ = [child.results() for child in (self.chief, *self._others)]
+        results, *_ = [child.results() for child in self.workers]
         return results
 
     def wait_for(self, moment: Callable[[], bool]) -> bool:
