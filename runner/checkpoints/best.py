@@ -47,6 +47,7 @@ class BestCheckpoint:
     ) -> None:
         self._folder = folder
         self.rule = rule
+        self._ranking = best_evaluation.Ranking(rule)
         self._keep = keep
         self._write_averages = write_averages
 
@@ -73,8 +74,8 @@ class BestCheckpoint:
         Raises:
             RunnerError: the directory cannot be written. Its previous content is kept.
         """
-        ranked = self.rule.ranked(rows)
-        wanted = self._wanted(ranked, source, commit)
+        self._ranking.update(rows)
+        wanted = self._wanted(source, commit)
         try:
             if wanted:
                 self._hold(wanted, source)
@@ -84,11 +85,10 @@ class BestCheckpoint:
             kept = "the previous best is kept" if self._named() else "there is no previous best"
             path = self._folder / (wanted[0].checkpoint if wanted else layout.INFO)
             raise checkpoint_files.not_written(path, error, kept=kept) from error
-        return next(iter(ranked), None)
+        return next(iter(self._ranking), None)
 
     def _wanted(
         self,
-        ranked: Sequence[records.Evaluation],
         source: Path,
         commit: Callable[[], object] | None,
     ) -> list[records.Evaluation]:
@@ -96,7 +96,7 @@ class BestCheckpoint:
         places = (self._folder, self._folder / TRAINING, source.parent)
         present = {name for place in places for name in checkpoint_files.names(place)}
         wanted: dict[int, records.Evaluation] = {}
-        for row in ranked:
+        for row in self._ranking:
             if len(wanted) == self._keep:
                 break
             if commit and row.checkpoint == source.name and source.name not in present:

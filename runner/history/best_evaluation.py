@@ -1,8 +1,9 @@
 """Selects the best evaluations. No TensorFlow."""
 
+import bisect
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from runner.history.improvement import Watched
 from runner.history.records import Evaluation
@@ -41,24 +42,58 @@ class BestRule:
         Evaluations whose value is NaN, missing or too early are left out. With several metrics,
         evaluations that improved none of them are left out too.
         """
-        rows = [row for row in rows if row.step >= self.from_step]
-        if len(self.names) > 1:
-            return [*self._gains(rows)][::-1]
-        sign = -1 if self.higher else 1
-        values = [sign * row.metrics.get(self.metric, math.nan) for row in rows]
-        order = sorted((value, n) for n, value in enumerate(values) if not math.isnan(value))
-        return [rows[n] for _, n in order]
+        ranking = Ranking(self)
+        ranking.update(list(rows))
+        return list(ranking)
 
     def best(self, rows: Iterable[Evaluation]) -> Evaluation | None:
         """Returns the best evaluation, or None if every value is NaN, missing or too early."""
         return next(iter(self.ranked(rows)), None)
 
-    def _gains(self, rows: Iterable[Evaluation]) -> Iterator[Evaluation]:
-        """Yields the evaluations that were better than all before them."""
-        higher, lower = ((self.metric,), ()) if self.higher else ((), (self.metric,))
-        watched = Watched((*higher, *self.or_higher), (*lower, *self.or_lower))
-        marks: Mapping[str, float] = {}
-        for row in rows:
-            better, marks = watched.better(row, marks) or (False, marks)
-            if better:
-                yield row
+
+class Ranking:
+    """The ranking of a growing list of evaluations by a rule, best first.
+
+    An update costs only for the evaluations that are new.
+
+    Args:
+        rule: The rule.
+    """
+
+    def __init__(self, rule: BestRule) -> None:
+        self._rule = rule
+        higher, lower = ((rule.metric,), ()) if rule.higher else ((), (rule.metric,))
+        self._watched = Watched((*higher, *rule.or_higher), (*lower, *rule.or_lower))
+        self._begin([])
+
+    def _begin(self, rows: Sequence[Evaluation]) -> None:
+        self._rows = list(rows)
+        self._order: list[tuple[float, int]] = []  # with the number of the row, ascending
+        self._marks: Mapping[str, float] = {}
+        for number, row in enumerate(rows):
+            self._add(number, row)
+
+    def update(self, rows: Sequence[Evaluation]) -> None:
+        """Makes this the ranking of `rows`. Earlier ones may have been removed or changed."""
+        known = len(self._rows)
+        if rows[:known] != self._rows:
+            self._begin(rows)
+            return
+        for number, row in enumerate(rows[known:], start=known):
+            self._rows.append(row)
+            self._add(number, row)
+
+    def __iter__(self) -> Iterator[Evaluation]:
+        return (self._rows[number] for _, number in self._order)
+
+    def _add(self, number: int, row: Evaluation) -> None:
+        if row.step < self._rule.from_step:
+            return
+        if len(self._rule.names) > 1:
+            better, self._marks = self._watched.better(row, self._marks) or (False, self._marks)
+            if better:  # the last one that was better than all before it is the best
+                self._order.insert(0, (-number, number))
+            return
+        value = row.metrics.get(self._rule.metric, math.nan)
+        if not math.isnan(value):
+            bisect.insort(self._order, (-value if self._rule.higher else value, number))

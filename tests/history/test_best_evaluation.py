@@ -1,10 +1,11 @@
 import dataclasses
 import math
+import random
 
 import pytest
 from evaluations import row, rows
 
-from runner.history.best_evaluation import BestRule
+from runner.history.best_evaluation import BestRule, Ranking
 
 NAN = math.nan
 
@@ -76,3 +77,20 @@ def test_evaluations_before_the_first_step_that_counts_are_not_best_and_set_no_m
 def test_by_several_metrics_the_best_few_are_the_newest_that_were_better():
     given = scored((0.5, 0.5), (0.6, 0.4), (0.55, 0.45), (0.1, 0.6), (0.7, 0.1))
     assert ranked(given, EITHER) == [50, 40, 20, 10]
+
+
+@pytest.mark.parametrize("rule", [BestRule("accuracy"), BestRule("accuracy", higher=False), EITHER])
+def test_a_ranking_follows_rows_that_are_added_removed_and_replaced(rule):
+    draw = random.Random(0)
+    choices = (0.1, 0.2, 0.3, NAN)
+    given, ranking = [], Ranking(rule)
+    for _ in range(200):
+        change = draw.random()
+        if change < 0.1:
+            given = given[: draw.randrange(len(given) + 1)]  # as after a rollback
+        elif change < 0.2 and given:
+            given = [*given[:-1], *scored((draw.choice(choices), 0.2))]
+        else:
+            given = [*given, *scored((draw.choice(choices), draw.choice(choices)))]
+        ranking.update(given)
+        assert list(ranking) == rule.ranked(given)
