@@ -50,8 +50,8 @@ def newest_good(
         raise RunnerError(_nothing_left(model_dir, damaged))
     for path, reason in damaged.items():
         _put_aside(path, model_dir)
-        instead = f"continuing from {display_names.of(found)}" if found else "starting from step 0"
-        note(f"{display_names.of(path)} is damaged ({reason}): {instead}; it was moved to damaged/")
+        name, instead = display_names.of(path), display_names.of(found) if found else "step 0"
+        note(f"{name} is damaged ({reason}): continuing from {instead}; it was moved to damaged/")
     if found is not None and found.parent != model_dir:
         checkpoint_files.link(found, model_dir / found.name)
     names = [path.name for path in checkpoint_files.there(model_dir)]
