@@ -107,8 +107,8 @@ class Disk:
             command = [sys.executable, "-m", "scripts.chaos.disk", *arguments]
             process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
             stack.callback(process.wait)
+            wait_for(device / "disk", process)
             stack.callback(unmount, device)
-            processes.until((device / "disk").exists)
             stack.enter_context(_mounted(device / "disk", self.path, self._system.options))
             self._stack = stack.pop_all()
         return self
@@ -186,6 +186,17 @@ def _mounted(image: Path, path: Path, options: str) -> Iterator[None]:
     finally:
         subprocess.run(["losetup", "--detach", device], check=True)
         shutil.rmtree(path, ignore_errors=True)
+
+
+def wait_for(path: Path, server: subprocess.Popen[bytes]) -> None:
+    """Waits until a server has mounted its file system, which contains `path`.
+
+    Raises:
+        OSError: it ended, for example without the right to mount.
+    """
+    processes.until(lambda: path.exists() or server.poll() is not None)
+    if server.poll() is not None:
+        raise OSError(errno.EPERM, "the FUSE file system cannot be mounted")
 
 
 def unmount(path: Path) -> None:

@@ -19,7 +19,6 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from scripts import processes
 from scripts.chaos import disk
 
 READS = ("getattr", "readdir", "open", "read")
@@ -70,7 +69,7 @@ class Faulty:
         command = [sys.executable, "-m", "scripts.chaos.faulty"]
         command += map(str, (self.behind, self.path, self._told))
         self._server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        processes.until((self.path / _CONTROL).exists)
+        disk.wait_for(self.path / _CONTROL, self._server)
         return self
 
     def __exit__(self, *_: object) -> None:

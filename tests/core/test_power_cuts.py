@@ -19,7 +19,8 @@ def recorded(request, tmp_path):
         made.__enter__()
     except Exception as error:  # in a container without the rights
         pytest.skip(f"{request.param} cannot be mounted: {error}")
-    return made
+    yield made
+    made.__exit__()
 
 
 def left(recorded, positions, loss="unflushed"):
