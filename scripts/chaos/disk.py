@@ -84,9 +84,9 @@ class Disk:
     """
 
     def __init__(self, folder: Path, kind: str, image: Path | None = None) -> None:
-        self._folder, self._system = folder, SYSTEMS[kind]
-        self._first = folder / "first.img"
-        self.path = folder / "mounted"
+        self._folder, self._system = folder.absolute(), SYSTEMS[kind]
+        self._first = self._folder / "first.img"
+        self.path = self._folder / "mounted"
         self.writes: list[Write] = []
         self._count = itertools.count()
         if image:
@@ -105,7 +105,7 @@ class Disk:
             self._log.unlink(missing_ok=True)
             arguments = map(str, (server, self._log, device))
             command = [sys.executable, "-m", "scripts.chaos.disk", *arguments]
-            process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=processes.ROOT)
             stack.callback(process.wait)
             wait_for(device / "disk", process)
             stack.callback(unmount, device)

@@ -19,6 +19,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from scripts import processes
 from scripts.chaos import disk
 
 READS = ("getattr", "readdir", "open", "read")
@@ -60,6 +61,7 @@ class Faulty:
     """
 
     def __init__(self, folder: Path) -> None:
+        folder = folder.absolute()
         self.path, self.behind = folder / "faulty", folder / "behind"
         self._told = folder / "operations.json"
 
@@ -68,7 +70,7 @@ class Faulty:
             each.mkdir(exist_ok=True)
         command = [sys.executable, "-m", "scripts.chaos.faulty"]
         command += map(str, (self.behind, self.path, self._told))
-        self._server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        self._server = subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=processes.ROOT)
         disk.wait_for(self.path / _CONTROL, self._server)
         return self
 

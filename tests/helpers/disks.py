@@ -2,9 +2,12 @@
 
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
+
+sys.path.append(str(Path(__file__).parents[2]))  # for `scripts`
 
 _PROGRAMS = ("losetup", "fusermount3", "mkfs.ext4", "mkfs.xfs", "mkfs.btrfs")
 _MISSING = [name for name in _PROGRAMS if not shutil.which(name)]

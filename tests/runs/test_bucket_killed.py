@@ -15,7 +15,7 @@ from runner.storage import bucket, fetching, lease, manifest
 
 FLAGS = [
     "--gin_file=digits.gin",
-    "--gin.TrainerConfig.train_steps=600",
+    "--gin.TrainerConfig.train_steps=2000",
     "--gin.TrainerConfig.steps_per_loop=2",
     *(f"--gin.TrainerConfig.{name}_interval=100" for name in ("checkpoint", "validation")),
 ]
@@ -47,7 +47,7 @@ def test_killed_and_stopped_it_ends_elsewhere_with_the_same_bits(server, tmp_pat
 
     def has(step):
         held = manifest.read(there).files
-        return any(f"ckpt-{each}.index" in held for each in range(step, 700, 100))
+        return any(f"ckpt-{each}.index" in held for each in range(step, 2100, 100))
 
     killed = start("one")
     buckets.wait_for(lambda: has(100))
