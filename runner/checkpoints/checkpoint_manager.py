@@ -210,7 +210,7 @@ class Checkpoints:
             self._verify(newest)
         steps = self._list(newest.name)
         removable = self._keep.removable(steps)
-        if removable and self._good(newest):
+        if removable and (self._verifies or self._good(newest)):
             for step in removable:
                 self._remove(self.path(step))
             self._list(newest.name)

@@ -25,13 +25,13 @@ def newest_good(
     remains of killed processes are cleared. Afterwards the file `checkpoint` lists exactly the
     existing checkpoints.
 
+    A single damaged checkpoint that was never listed is left from a first save that a power cut
+    interrupted. It is put aside, and the run starts from step 0.
+
     Args:
         model_dir: The run's directory.
         best_folders: The names of its subdirectories of best checkpoints.
         note: Called with a line about each damaged checkpoint.
-
-    A single damaged checkpoint that was never listed is the remains of the first save, which a
-    power cut has interrupted.
 
     Raises:
         RunnerError: every saved checkpoint is damaged. They are left unchanged.

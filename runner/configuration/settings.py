@@ -104,7 +104,7 @@ def number(
     also = also or {}
     bounds = {"{} or more": at_least, "above {}": above, "at most {}": at_most, "below {}": below}
     said = " and ".join(text.format(n) for text, n in bounds.items() if n is not None)
-    needs = ", or ".join([f"must be {said}", *(f"{n} {what}" for n, what in also.items())])
+    needs = ", or ".join([f"must be {said}", *(f"{n!r} {what}" for n, what in also.items())])
 
     def fits(value: Any) -> bool:  # false for NaN
         return isinstance(value, int | float) and (

@@ -82,7 +82,8 @@ def make_folder(folder: Path) -> None:
     with naming(folder):
         for each in reversed(missing):
             each.mkdir(exist_ok=True)
-            flush_file(each.parent)
+            with contextlib.suppress(PermissionError):  # it may be writable, but not readable
+                flush_file(each.parent)
 
 
 def remove(path: Path) -> None:

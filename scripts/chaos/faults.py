@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 
 from runner.core import files
 from scripts import processes
+from scripts.chaos.attacks import EMA, every
 
-EMA = "--gin_params=OptimizationConfig.ema=@EMAConfig()"
 SIGNALS = {"kills": "SIGKILL", "terms": "SIGTERM", "stops": "SIGSTOP and takeover"}
 HEADER = "| target | fault | faults | withstood |"
 
@@ -44,16 +44,6 @@ class Unit(NamedTuple):
     has_seed: bool = True
 
 
-def _every(steps: int, evaluation: int, checkpoint: int, summary: int) -> list[str]:
-    values = {
-        "train_steps": steps,
-        "validation_interval": evaluation,
-        "checkpoint_interval": checkpoint,
-        "summary_interval": summary,
-    }
-    return [f"--gin.TrainerConfig.{name}={value}" for name, value in values.items()]
-
-
 def _run(gin_file: str, *more: str) -> Unit:
     counts = {"kills": 6, "terms": 2, "stops": 2}
     flags = [f"--{name}={count}" for name, count in counts.items()]
@@ -62,11 +52,15 @@ def _run(gin_file: str, *more: str) -> Unit:
 
 
 UNITS = (
-    _run("digits.gin", EMA, *_every(2000, 200, 50, 20)),
-    _run("digits_cnn.gin", EMA, *_every(600, 100, 50, 20)),
+    _run("digits.gin", EMA, *every(2000, evaluation=200, checkpoint=50, summary=20)),
+    _run("digits_cnn.gin", EMA, *every(600, evaluation=100, checkpoint=50, summary=20)),
     _run("aspects_tiny.gin", "--params_override=run.epochs.train=20"),
-    _run("questions_tiny.gin", *_every(120, 40, 20, 10), "--gin.TrainerConfig.steps_per_loop=5"),
-    _run("scripts/indexed_digits.gin", *_every(600, 100, 50, 20)),
+    _run(
+        "questions_tiny.gin",
+        *every(120, evaluation=40, checkpoint=20, summary=10),
+        "--gin.TrainerConfig.steps_per_loop=5",
+    ),
+    _run("scripts/indexed_digits.gin", *every(600, evaluation=100, checkpoint=50, summary=20)),
     *(
         Unit(name, ["power", f"--names={name}", f"--cuts={cuts}"], {"power cut": cuts})
         for name, cuts in {"run": 30, "evaluator": 6, "study": 6, "mirror": 6}.items()
@@ -82,7 +76,12 @@ UNITS = (
     Unit("evaluator", ["clocks"], {"clock an hour off": 2}, has_seed=False),
     Unit(
         "worker, chief, supervisor",
-        ["workers", "--faults=6", "--gin_file=digits.gin", *_every(1000, 200, 50, 20)],
+        [
+            "workers",
+            "--faults=6",
+            "--gin_file=digits.gin",
+            *every(1000, evaluation=200, checkpoint=50, summary=20),
+        ],
         {"SIGKILL, SIGTERM or SIGSTOP": 6},
     ),
     Unit(
