@@ -110,7 +110,8 @@ class Population:
         }
         ranked = sorted(values, key=lambda member: (values[member], member))
         count = max(len(ranked) // self.options.factor, 1)
-        lost = [member for member in ranked if members[member].step < step]
+        ended = [member for member in ranked if self.is_final(members[member])]
+        lost = [member for member in ended if members[member].step < step]
         replaced = {*ranked[max(count, len(ranked) - count) :], *lost}
         best = [
             member

@@ -30,6 +30,8 @@ MODELS = {
             _start("evaluators", "alongside"),
             terms=1,
         ),
+        Model("study", "two workers, three trials", _start("studies", "of_seeds")),
+        Model("population", "two workers, three members", _start("studies", "of_population")),
         Model("mirror", "a run on two hosts in turn, a reader", _start("mirrors", "of_two_hosts")),
     )
 }

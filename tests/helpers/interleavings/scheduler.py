@@ -47,6 +47,7 @@ class Process:
         pid: Its process id.
         host: The machine on which it runs.
         crashes: Whether it may crash or be suspended.
+        parent: The process that started it, whose crash ends it too, or None.
         is_dead: Whether it has crashed.
     """
 
@@ -54,6 +55,7 @@ class Process:
     pid: int
     host: str = "here"
     crashes: bool = True
+    parent: "Process | None" = None
     is_dead: bool = False
     stalled_until: float = 0.0
     checks: dict = dataclasses.field(default_factory=dict)
@@ -94,6 +96,7 @@ class World:
         self._text = str(root)
         self._choose = choose
         self._left = {"switch": deviations, "crash": crashes, "stall": stalls, "term": terms}
+        self.processes = []
         self._tasks = []
         self._pids = itertools.count(100)
         self._locked = {}
@@ -102,9 +105,10 @@ class World:
         self._is_over = False
         self._replacements = []
 
-    def process(self, name, run, *, host="here", crashes=True, after=None):
+    def process(self, name, run, *, host="here", crashes=True, parent=None, after=None):
         """Adds a process. With `after`, a function, it starts once that returns true."""
-        made = Process(name, next(self._pids), host, crashes)
+        made = Process(name, next(self._pids), host, crashes, parent)
+        self.processes.append(made)
         self.task(made, run).ready = after
         return made
 
@@ -256,8 +260,11 @@ class World:
             raise Crashed
 
     def _crash(self, process):
-        """Ends a process. The operating system releases its locks."""
+        """Ends a process and those it started. The operating system releases their locks."""
         process.is_dead = True
+        for each in self.processes:
+            if each.parent is process and not self.is_over(each):
+                self._crash(each)
         task = current()
         task.is_quiet = True
         for descriptor, owner in list(self._locked.items()):
