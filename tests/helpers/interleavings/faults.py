@@ -155,6 +155,7 @@ FAULTS = (
         "runner.studies.worker:Job._hold",
         "return _progress(now) == _progress(self.one)",
         "return True",
+        {"stalls": 1},
     ),
     Fault(
         "two workers plan at the same time",
@@ -165,24 +166,8 @@ FAULTS = (
         "if False:",
     ),
     Fault(
-        "copies are made of members that have not paused",
-        "",
-        "population",
-        "runner.studies.population:Population._front",
-        "missing if paused else ()",
-        "missing",
-    ),
-    Fault(
-        "a trial's directory appears before it is complete",
-        "",
-        "population",
-        "runner.studies.creation:_copy",
-        'folder.with_name(f".{folder.name}")',
-        "folder",
-    ),
-    Fault(
         "a killed member that will continue counts as lost",
-        "this one",
+        "dc25855",
         "population",
         "runner.studies.population:Population._decided",
         "if self.is_final(members[member])]",

@@ -84,7 +84,7 @@ class TwoWorkers:
         self.folder = world.root / "study"
         files.make_folder(self.folder / layout.TRIALS)
         self.planned, self.expected = planned, expected
-        self.processes = {}
+        self.writing = {}
         self.trained = []
         for name in "ab":
             world.process(name, self.work, crashes=name == "a")
@@ -128,11 +128,13 @@ class TwoWorkers:
         if trial.read(folder).state == State.DONE:
             raise ViolationError("a trial is started again after its end")
         with claim.claimed(folder, note=[].append, clock=self.world.time, sleep=self.world.sleep):
-            others = self.processes.setdefault(folder.name, [])
-            if not all(map(self.world.is_over, others)):
+            other = self.writing.get(folder.name)
+            if other and not other.is_dead:
                 raise ViolationError("a trial has two processes")
-            others.append(current().process)
-            return self.steps(folder, pause_at or STEPS[-1], stop)
+            self.writing[folder.name] = current().process
+            code = self.steps(folder, pause_at or STEPS[-1], stop)
+            self.writing[folder.name] = None
+        return code
 
     def steps(self, folder, last, stop):
         rows = history.History(folder / layout.HISTORY)
