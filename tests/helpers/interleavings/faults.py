@@ -149,7 +149,7 @@ FAULTS = (
         "pass",
     ),
     Fault(
-        "a trial is started although it has changed since it was read",
+        "a stale view of a trial starts it again",
         "8388418",
         "study",
         "runner.studies.worker:Job._hold",
