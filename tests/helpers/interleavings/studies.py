@@ -171,11 +171,9 @@ class TwoWorkers:
         is_crashed = any(each.is_dead for each in self.world.processes)
         if len(self.trained) != len(set(self.trained)) and not is_crashed:
             raise ViolationError("a step was trained twice")
-        results = sorted((each.key, each.step, each.last.get(METRIC.metric)) for each in found)
-        if results != self.expected.setdefault("results", results):
-            raise ViolationError("the results depend on the order")
-        if sum(step == STEPS[-1] for _, step, _ in results) < MEMBERS:
-            raise ViolationError("the study was not completed")
+        results = [(each.configuration, each.seed, each.step, each.last) for each in found]
+        if results != self.expected:
+            raise ViolationError("the results are not those of an undisturbed study")
 
 
 class _Board:
@@ -198,37 +196,50 @@ def _arguments(facts, divided=None, *, threads=0, pause_at=0):
     return [str(pause_at)]
 
 
-def _options(**more):
-    values = {"strategy": "grid", "trials": 0, "best": 0, "seeds_of_best": (), "jobs": 1}
-    values |= {
-        "failures": 3,
-        "tries": 2,
-        "seed": 0,
-        "lag": 1,
-        "factor": 3,
-        "resample": 0.25,
-        "across": "",
-    }
-    return types.SimpleNamespace(**values | more)
+OPTIONS = types.SimpleNamespace(
+    strategy="grid",
+    trials=0,
+    best=0,
+    seeds_of_best=(),
+    jobs=1,
+    failures=3,
+    tries=2,
+    seed=0,
+    lag=1,
+    factor=3,
+    resample=0.25,
+    across="",
+)
 
 
 def _seeds():
-    return plan.Plan(_options(), (), range(MEMBERS), (None,), METRIC)
+    return plan.Plan(OPTIONS, (), range(MEMBERS), (None,), METRIC)
 
 
 def _population():
-    options, parameters = _options(), space.parse(["A.x=0.1,0.3,0.5"])
-    planned = plan.Plan(options, parameters, (0,), (None,), METRIC)
-    planned.rungs = population.Population(parameters, STEPS, options, planned.is_final)
+    parameters = space.parse(["A.x=0.1,0.3,0.5"])
+    planned = plan.Plan(OPTIONS, parameters, (0,), (None,), METRIC)
+    planned.rungs = population.Population(parameters, STEPS, OPTIONS, planned.is_final)
     return planned
 
 
-_RESULTS = {"seeds": {}, "population": {}}
+def _result(value, step, score, seed=0, lineage=None):
+    parameters = {} if value is None else {"A.x": value}
+    return trial.configuration(parameters, lineage), seed, step, {METRIC.metric: score}
+
+
+OF_SEEDS = [_result(None, 20, 2.0, seed) for seed in range(MEMBERS)]
+OF_POPULATION = [
+    _result(0.1, 10, 0.6),  # the worst, replaced by a copy of the best with another value
+    _result(0.3, 20, 1.6),
+    _result(0.5, 20, 2.0),
+    _result(0.3, 20, 1.8, lineage=(0, 0, 2, 10)),
+]
 
 
 def of_seeds(world):
-    return TwoWorkers(world, _seeds, _RESULTS["seeds"]).check
+    return TwoWorkers(world, _seeds, OF_SEEDS).check
 
 
 def of_population(world):
-    return TwoWorkers(world, _population, _RESULTS["population"]).check
+    return TwoWorkers(world, _population, OF_POPULATION).check
