@@ -13,6 +13,7 @@ import tf_keras
 from tensorflow.python.framework import ops
 
 from runner.devices import garbage
+from runner.internals import tensorflow as tf_internals
 
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
@@ -65,8 +66,12 @@ def seeded():
 
 @pytest.fixture(autouse=True)
 def own_settings():
-    """Each test begins with the same seed, and leaves the precision as it was, and graphs."""
+    """Each test begins with the same seed, and leaves the precision as it was, and graphs.
+
+    None begins with deterministic ops: they reject some random numbers without a seed.
+    """
     tf_keras.utils.set_random_seed(0)
+    tf_internals.allow_nondeterminism()
     tf.summary.experimental.set_step(None)  # Orbit leaves its own
     signal.signal(signal.SIGTERM, ON_SIGTERM)  # Ray leaves a handler that exits
     yield

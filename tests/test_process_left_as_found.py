@@ -29,7 +29,6 @@ def configured(value=1):
 @pytest.fixture
 def chosen():
     """Settings of a caller's, none of which is what a run wants; and what reads them all."""
-    tf_internals.allow_nondeterminism()  # which a test before may have left
     gin.clear_config()
     gin.bind_parameter("configured.value", 7)
     tf_keras.utils.set_random_seed(5)

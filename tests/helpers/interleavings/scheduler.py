@@ -365,6 +365,8 @@ def world():
 
 
 def _hook(event, values):
+    if not _TASKS:  # None while Python ends
+        return
     if event not in _EVENTS and event not in _BY_DESCRIPTOR:
         return
     found = _TASKS.get(threading.get_ident())
