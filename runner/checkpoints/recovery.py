@@ -17,7 +17,11 @@ _SAVE = re.compile(rf"((ckpt|averaged)-\d+){tf_internals.UNFINISHED}")
 
 
 def newest_good(
-    model_dir: Path, *, best_folders: Sequence[str], note: Callable[[str], None]
+    model_dir: Path,
+    *,
+    best_folders: Sequence[str],
+    note: Callable[[str], None],
+    lost: Callable[[Path], str] = lambda _: "",
 ) -> Path | None:
     """Returns the newest intact checkpoint in `model_dir`, or None if none was ever saved.
 
@@ -28,21 +32,27 @@ def newest_good(
     A single damaged checkpoint that was never listed is left from a first save that a power cut
     interrupted. It is put aside, and the run starts from step 0.
 
+    A checkpoint that is newer than the last listed one may come from a process that was suspended
+    while another process took the run over and dropped rows. Without these rows it is put aside.
+
     Args:
         model_dir: The run's directory.
         best_folders: The names of its subdirectories of best checkpoints.
         note: Called with a line about each damaged checkpoint.
+        lost: Describes the rows that an intact checkpoint followed and the logs no longer have.
 
     Raises:
         RunnerError: every saved checkpoint is damaged. They are left unchanged.
     """
     clear_leftovers(model_dir)
     listed = [path.name for path in checkpoint_files.committed(model_dir)]
+    last = checkpoint_files.step_in(listed[-1]) if listed else None
     found: Path | None = None
     damaged: dict[Path, str] = {}
     for path in _candidates(model_dir, best_folders, listed):
-        reason = integrity.damage(path)
-        if reason is None:
+        is_newer = last is not None and (checkpoint_files.step_in(path.name) or 0) > last
+        reason = integrity.damage(path) or (lost(path) if is_newer else "")
+        if not reason:
             found = path
             break
         damaged[path] = reason

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from runner.checkpoints import checkpoint_manager, extra_state, recovery, restore, retention
 from runner.config import Experiment
-from runner.core import console, layout
+from runner.core import console, files, layout
 from runner.devices import team
 from runner.errors import ConfigError
 from runner.evaluation import (
@@ -120,9 +120,15 @@ def _built(
 ) -> tuple[training_state.TrainingState, build.Costs]:
     """Builds the state before its restore, with all variables, and truncates its logs."""
     config, folder = call.config, call.model_dir
-    source = recovery.newest_good(folder, best_folders=list(plan.best_folders), note=console.say)
+    rows = history.History(folder / layout.HISTORY)
+    source = recovery.newest_good(
+        folder,
+        best_folders=list(plan.best_folders),
+        note=console.say,
+        lost=functools.partial(_lost, rows, folder / layout.TRAINING_ROWS),
+    )
     written = extra_state.LogState.read(source) if source else None
-    rows = _truncated_history(folder, source, written, may_lose=resuming.allow_lost_history)
+    _truncate(rows, folder, source, written, may_lose=resuming.allow_lost_history)
     if source and plan.best and extra_state.is_model_gardens(source):
         _adopt_best(config, folder / next(iter(plan.best_folders)), rows)
     step = restore.step_of(source) if source else 0
@@ -171,15 +177,27 @@ def _built(
     return state, costs
 
 
-def _truncated_history(
+def _lost(rows: history.History, training: Path, checkpoint: Path) -> str:
+    """Describes the rows that a checkpoint followed and the logs no longer have."""
+    written = extra_state.LogState.read(checkpoint)
+    if written is None:
+        return ""
+    newest = max((row.get("step", 0) for row in files.last_json_lines(training)), default=0)
+    if newest < written.training:
+        return f"{training.name} no longer has its rows"
+    lost = rows.lost(written.history)
+    return lost and f"{layout.HISTORY} has lost {lost} that it followed"
+
+
+def _truncate(
+    rows: history.History,
     folder: Path,
     source: Path | None,
     written: extra_state.LogExtents | None,
     *,
     may_lose: bool,
-) -> history.History:
-    """Returns the rows up to the checkpoint to start from, and checks that none is missing."""
-    rows = history.History(folder / layout.HISTORY)
+) -> None:
+    """Drops the rows after the checkpoint to start from, and checks that none is missing."""
     if written and (lost := rows.lost(written.history)):
         said = f"{folder / layout.HISTORY} has lost {lost} that {source} followed"
         if not may_lose:
@@ -191,7 +209,6 @@ def _truncated_history(
             )
         console.say(f"{display_names.in_text(said)}; continuing with the remaining rows")
     rows.drop_after(restore.step_of(source) if source else 0)
-    return rows
 
 
 def _adopt_best(config: Experiment, folder: Path, rows: history.History) -> None:

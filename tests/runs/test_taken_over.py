@@ -1,14 +1,17 @@
 """A process that was suspended and taken over wakes up, and writes nothing more."""
 
 import json
+import shutil
 import subprocess
 import sys
 
 import pytest
+import resumed
 import toy
 from wording import saying
 
 import runner
+from runner.checkpoints import checkpoint_files
 from runner.errors import LostError
 from runner.run_directory import claim_file, status
 
@@ -90,3 +93,27 @@ def test_an_evaluator_that_was_taken_over_writes_nothing_more(tmp_path):
         runner.run(toy.experiment(overrides), tmp_path, "continuous_eval", eval_actions=[taken])
     assert contents(own) == taken.after
     assert claim_file.look(own / "claim.json").holder.host == "other"
+
+
+@pytest.mark.parametrize("mode", ["train", "train_and_eval"])
+@pytest.mark.parametrize("listed", [["ckpt-40"], ["ckpt-20", "ckpt-60", "ckpt-40"]])
+def test_a_checkpoint_that_a_lost_process_completes_late_costs_no_rows(
+    tmp_path, capsys, mode, listed
+):
+    def train(folder, steps):
+        trainer = {"train_steps": steps, "checkpoint_interval": 20, "max_to_keep": 5}
+        runner.run(toy.experiment({"trainer": trainer}), folder, mode)
+
+    lost, other, once = (tmp_path / name for name in ("lost", "other", "once"))
+    train(other, 40)
+    shutil.copytree(other, lost)
+    train(lost, 60)
+    for part in lost.glob("ckpt-60.*"):  # the other process is killed before it reaches the step
+        shutil.copy(part, other)
+    checkpoint_files.list_committed(other, listed)
+    train(other, 60)
+    assert "ckpt-60 is damaged" in capsys.readouterr().err
+    train(once, 60)
+    assert resumed.state(other, 60) == resumed.state(once, 60)
+    for name in ("train.jsonl", *(["history.jsonl"] if mode == "train_and_eval" else [])):
+        assert resumed.rows(other / name) == resumed.rows(once / name)
