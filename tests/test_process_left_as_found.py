@@ -16,7 +16,6 @@ from official.utils.testing import mock_task  # noqa: F401, registers its experi
 import runner
 from runner.core import signals
 from runner.errors import ConfigError
-from runner.internals import tensorflow as tf_internals
 
 SHORT = {"trainer": {"train_steps": 4, "checkpoint_interval": 4, "validation_interval": 4}}
 
