@@ -6,7 +6,7 @@ from pathlib import Path
 
 from runner.checkpoints import checkpoint_manager, extra_state, recovery, restore, retention
 from runner.config import Experiment
-from runner.core import console, files, layout
+from runner.core import console, layout
 from runner.devices import team
 from runner.errors import ConfigError
 from runner.evaluation import (
@@ -125,7 +125,7 @@ def _built(
         folder,
         best_folders=list(plan.best_folders),
         note=console.say,
-        lost=functools.partial(_lost, rows, folder / layout.TRAINING_ROWS),
+        lost=functools.partial(_lost, rows, folder),
     )
     written = extra_state.LogState.read(source) if source else None
     _truncate(rows, folder, source, written, may_lose=resuming.allow_lost_history)
@@ -177,14 +177,13 @@ def _built(
     return state, costs
 
 
-def _lost(rows: history.History, training: Path, checkpoint: Path) -> str:
+def _lost(rows: history.History, folder: Path, checkpoint: Path) -> str:
     """Describes the rows that a checkpoint followed and the logs no longer have."""
     written = extra_state.LogState.read(checkpoint)
     if written is None:
         return ""
-    newest = max((row.get("step", 0) for row in files.last_json_lines(training)), default=0)
-    if newest < written.training:
-        return f"{training.name} no longer has its rows"
+    if training_log.newest_step(folder) < written.training:
+        return f"{layout.TRAINING_ROWS} no longer has its rows"
     lost = rows.lost(written.history)
     return lost and f"{layout.HISTORY} has lost {lost} that it followed"
 

@@ -188,19 +188,33 @@ class TrainingLog:
             self._drew = True
 
     def _drop_after(self, step: int) -> None:
-        newest = files.cut_json_lines(self._path, lambda row: self._step_of(row) <= step)
+        newest = files.cut_json_lines(self._path, lambda row: _step_of(row, self._path) <= step)
         self._step = int(newest["step"]) if newest else 0
         self._newest = _metrics(newest) if newest else {}
         pace = newest.get("steps_per_second") if newest else None
         self.pace_before = pace if isinstance(pace, int | float) and pace > 0 else None
 
-    def _step_of(self, row: Any) -> int:
-        try:
-            return int(row["step"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise RunnerError(
-                f"{self._path} has a row that is not a training row ({str(row)[:80]}): remove it"
-            ) from error
+
+def newest_step(model_dir: Path) -> int:
+    """Returns the step of the newest training row, or 0 without one.
+
+    Incomplete lines at the end of the file are removed.
+
+    Raises:
+        RunnerError: a line is not a training row.
+    """
+    path = model_dir / layout.TRAINING_ROWS
+    newest = files.cut_json_lines(path, lambda row: _step_of(row, path) >= 0)
+    return int(newest["step"]) if newest else 0
+
+
+def _step_of(row: Any, path: Path) -> int:
+    try:
+        return int(row["step"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunnerError(
+            f"{path} has a row that is not a training row ({str(row)[:80]}): remove it"
+        ) from error
 
 
 def _row(

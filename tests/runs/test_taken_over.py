@@ -111,6 +111,8 @@ def test_a_checkpoint_that_a_lost_process_completes_late_costs_no_rows(
     for part in lost.glob("ckpt-60.*"):  # the other process is killed before it reaches the step
         shutil.copy(part, other)
     checkpoint_files.list_committed(other, listed)
+    with (other / "train.jsonl").open("a") as file:
+        file.write('{"st')  # the kill also interrupted the writing of a row
     train(other, 60)
     assert "ckpt-60 is damaged" in capsys.readouterr().err
     train(once, 60)
