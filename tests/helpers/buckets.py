@@ -109,13 +109,14 @@ class Server:
 
 class Way:
     """A proxy: `cut` breaks every connection and refuses new ones until `mend`; `pause` is slept
-    before each part of what is sent on; `after` cuts once so many bytes have been sent."""
+    before each part of what is sent on; `after` cuts once so many bytes have been sent; `when`
+    calls a function once, before the first part with certain bytes is sent on."""
 
     def __init__(self, port):
         self._to = port
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
-        self.is_cut, self.pause, self.after = False, 0.0, None
+        self.is_cut, self.pause, self.after, self._awaited = False, 0.0, None, {}
         self._open = set()
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -124,6 +125,9 @@ class Way:
         for each in list(self._open):
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
+
+    def when(self, sent, call):
+        self._awaited[sent] = call
 
     def mend(self):
         self.is_cut, self.after, self.pause = False, None, 0.0
@@ -147,6 +151,8 @@ class Way:
     def _pass_on(self, source, target, counts):
         with contextlib.suppress(OSError):
             while part := source.recv(1 << 16):
+                for sent in [each for each in self._awaited if counts and each in part]:
+                    self._awaited.pop(sent)()
                 if counts and self.pause:
                     time.sleep(self.pause)
                 if counts and self.after is not None:
