@@ -56,6 +56,10 @@ class Alone:
         del name, arguments
         return contextlib.nullcontext()
 
+    def first_said(self, own: bytes) -> bytes:
+        """Returns the bytes of the first worker that has any, on every worker."""
+        return own
+
     def summed(self, variables: Sequence[tf.Variable]) -> contextlib.AbstractContextManager[None]:
         """Returns a context in which one collective sums all these variables over the workers."""
         del variables
@@ -205,6 +209,12 @@ class Team(Alone):
     def said_by(self, index: int, own: bytes) -> bytes:
         """Returns one worker's bytes on every worker. `own` are this worker's bytes."""
         return self._exchange(own if index == self.index else b"")
+
+    def first_said(self, own: bytes) -> bytes:
+        """Returns the bytes of the first worker that has any, on every worker."""
+        with self.strategy.scope():
+            speaks = self._added([*[0] * self.index, int(bool(own))], self.size)
+        return self.said_by(speaks.index(1), own) if any(speaks) else b""
 
     def _exchange(self, said: bytes) -> bytes:
         """Returns the bytes of the sending worker on every worker. All others pass b""."""

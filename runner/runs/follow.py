@@ -184,6 +184,7 @@ class _Trained(NamedTuple):
     def work(self) -> Work:
         return {
             "run_loop": lambda length, timed: self.trainer.run_loop(length, timed=timed),
+            "train_twice": self.trainer.train_twice,
             "read_metrics": self.trainer.read_metrics,
             "not_finite": self.trainer.not_finite,
             "scale": self.rate_scale.assign,

@@ -115,4 +115,5 @@ def _bits(value: tf.Tensor) -> tf.Tensor:
 
 def _device(variable: Any) -> str:
     found = tf.DeviceSpec.from_string(variable.device)
-    return f"{found.device_type}:{found.device_index}"
+    worker = f" of worker {found.task}" if found.job == "worker" else ""
+    return f"{found.device_type}:{found.device_index}{worker}"

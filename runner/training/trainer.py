@@ -17,7 +17,7 @@ from runner.core import console, schedule, text
 from runner.data import iterators, pipeline
 from runner.data.determinism import Determinism
 from runner.devices import team, worker_heartbeat
-from runner.errors import ConfigError, RunnerError
+from runner.errors import RunnerError
 from runner.evaluation import evaluator
 from runner.internals import image_files
 from runner.internals import keras as keras_internals
@@ -130,8 +130,6 @@ class Trainer(evaluator.Evaluator):
         """Returns what repeats steps, if that is configured and the steps can be repeated."""
         if not self.config.run.recheck_every:
             return None
-        if team.current().size > 1:
-            raise ConfigError("RunConfig.recheck_every is not supported with several workers")
         graph = self._step.graph
         if drawn := reproducibility.stateful_random_ops(graph) if graph else []:
             ops = text.some(drawn)
@@ -269,6 +267,8 @@ class Trainer(evaluator.Evaluator):
     def _run(self, left: int) -> evaluator.Logs:
         longest = left if self.config.trainer.train_tf_while_loop else 1
         several = team.current().size > 1
+        if several and not self._sound:  # the loops of several workers have no brake for this
+            return self.read_metrics()
         logs = None
         ends_itself = self.config.trainer.train_tf_while_loop  # also before its first step
         while left and ((logs is None and ends_itself) or self.brake.released()):
@@ -276,7 +276,9 @@ class Trainer(evaluator.Evaluator):
                 longest = self._pace.steps
             unchecked = self._steps_to_recheck()
             if not unchecked:
-                logs = self._train_twice()
+                if not self.brake.released():  # until `feed`
+                    break
+                logs = self.train_twice()
                 left -= 1
                 continue
             timed = self.input_stall.steps(min(left, longest, unchecked))
@@ -295,16 +297,29 @@ class Trainer(evaluator.Evaluator):
         every = self.config.run.recheck_every
         return every - 1 - self.step % every
 
-    def _train_twice(self) -> evaluator.Logs:
+    def train_twice(self) -> evaluator.Logs:
         """Runs one step, repeats it from the same state, and compares the results."""
         assert self._recheck
-        batch = self.draw()
-        sound, differences = self._recheck.run(lambda: self._step(batch))
-        if differences:
-            self.corruption = recheck.describe(differences, self.step)
-        self._sound = bool(sound) and not differences
-        self.brake.sound.assign(self._sound)
-        return self._newest_metrics()
+        mates = team.current()
+        with mates.together("train_twice"):
+            batch = self.draw()
+            sound, differences = self._recheck.run(lambda: self._step(batch))
+            found = recheck.describe(differences, self.step) if differences else ""
+            self.corruption = mates.first_said(found.encode()).decode()
+            self._sound = bool(sound)
+            if mates.size > 1:
+                self._take_in(self._shared_reports(sound).numpy(), 1)
+            self._sound &= not self.corruption
+            self.brake.sound.assign(self._sound)
+            return self._newest_metrics()
+
+    @functools.cached_property
+    def _shared_reports(self) -> Callable[[tf.Tensor], tf.Tensor]:
+        def share(sound: tf.Tensor) -> tf.Tensor:
+            with self.strategy.scope():
+                return team.current().share(~self.brake.free, ~sound)
+
+        return tf.function(share, autograph=False)
 
     @functools.cached_property
     def _newest_metrics(self) -> Callable[[], evaluator.Logs]:

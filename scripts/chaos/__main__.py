@@ -105,6 +105,11 @@ OTHERS = {
         "a run gets no more memory while it trains, saves or evaluates (needs root)",
         ("points", "seed"),
     ),
+    "flips": Part(
+        "flips",
+        "single bits are flipped in training steps, which RunConfig.recheck_every repeats",
+        ("points", "seed"),
+    ),
     "all": Part(
         "faults",
         "faults of all kinds, drawn with a seed; the same command goes on after a stop",
@@ -136,7 +141,7 @@ FLAGS: dict[str, dict[str, Any]] = {
     "cifar": {"type": Path, "help": "the directory with train_10k.npz and test_2k.npz"},
     "seconds": {"type": float, "default": 60.0, "help": "the duration"},
     "exhaustive": {"action": "store_true", "help": "depth first, instead of at random"},
-    "points": {"type": int, "default": 100, "help": "the number of operations to let fail"},
+    "points": {"type": int, "default": 100, "help": "the number of places to disturb"},
     "errors": {"default": "ENOSPC,EDQUOT,EROFS,EIO,short", "help": "separated by commas"},
     "jobs": {"type": int, "default": 1, "help": "how many to run in parallel"},
     "cuts": {"type": int, "default": 120, "help": "the number of power cuts"},

@@ -2,17 +2,17 @@
 
 import random
 
-import numpy as np
+import flips
 import pytest
 import tensorflow as tf
 import toy
 from resumed import rows, state
+from several_workers import Workers
 from wording import saying, says
 
 import runner
 from runner.errors import CorruptionError
 from runner.run_directory.run import Run
-from runner.training import recheck
 
 STRATEGIES = {
     "off": {"runtime": {"distribution_strategy": "off"}},
@@ -29,42 +29,6 @@ def experiment(every=7, strategy="off", **run):
     return made
 
 
-def flips(monkeypatch, at, *, times=1, chance=random.Random(0)):  # noqa: B008
-    """Flips one bit of what an execution of a step has left, at the repetitions numbered `at`."""
-    whole, done = recheck.Recheck.run, []
-
-    def run(self, step):
-        calls = []
-
-        def struck():
-            result = step()
-            calls.append(1)
-            if len(calls) == which:
-                variable = self._variables[chance.choice(range(len(self._variables)))]
-                if variable.shape.num_elements():
-                    variable.assign(flipped(variable, chance))
-                    done.append(variable.name)
-            return result
-
-        which = chance.choice((1, 2)) if len(numbers) in at and len(done) < times else 0
-        numbers.append(1)
-        return whole(self, struck)
-
-    numbers = []
-    monkeypatch.setattr(recheck.Recheck, "run", run)
-    return done
-
-
-def flipped(variable, chance):
-    value = np.atleast_1d(np.array(variable.read_value()))
-    if value.dtype == bool:
-        value[chance.randrange(value.size)] ^= True
-    else:
-        raw = value.view(np.uint8).reshape(-1)
-        raw[chance.randrange(raw.size)] ^= 1 << chance.randrange(8)
-    return tf.constant(value.reshape(variable.shape.as_list()), variable.dtype)
-
-
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_rechecked_training_has_the_same_bits(tmp_path, strategy):
     for name, every in (("never", 0), ("some", 7), ("all", 1)):
@@ -77,21 +41,22 @@ def test_rechecked_training_has_the_same_bits(tmp_path, strategy):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_every_flipped_bit_is_found(tmp_path, monkeypatch, seed):
-    done = flips(monkeypatch, (seed % 3,), chance=random.Random(seed))
-    with pytest.raises(CorruptionError, match=saying("other bits")):
+def test_every_flipped_bit_is_found(tmp_path, seed):
+    struck = flips.Flips([seed % 3], random.Random(seed))
+    with struck, pytest.raises(CorruptionError, match=saying("other bits")):
         runner.run(experiment(), tmp_path, "train_and_eval")
-    (name,) = done
+    (flip,) = struck.done
     (found,) = Run(tmp_path).corruptions
+    assert flip.is_found
     assert found.found == 7 * (1 + seed % 3)
-    assert name.partition(":")[0] in found.reason
+    assert flip.variable in found.reason
     assert all(step <= found.step for step in Run(tmp_path).checkpoints.values())
 
 
-def test_a_run_goes_back_and_ends_like_an_undisturbed_one(tmp_path, monkeypatch, capsys):
+def test_a_run_goes_back_and_ends_like_an_undisturbed_one(tmp_path, capsys):
     runner.run(experiment(), tmp_path / "once", "train_and_eval")
-    assert flips(monkeypatch, (3,)) == []
-    runner.run(experiment(on_corruption="roll_back"), tmp_path / "struck", "train_and_eval")
+    with flips.Flips([3], random.Random(0)):
+        runner.run(experiment(on_corruption="roll_back"), tmp_path / "struck", "train_and_eval")
     says(capsys.readouterr().err, "28 bits 20")
     (found,) = Run(tmp_path / "struck").corruptions
     assert (found.step, found.found) == (20, 28)
@@ -101,12 +66,19 @@ def test_a_run_goes_back_and_ends_like_an_undisturbed_one(tmp_path, monkeypatch,
     says(capsys.readouterr().err, "faulty 28")
 
 
-def test_a_step_that_fails_again_ends_the_run(tmp_path, monkeypatch):
-    flips(monkeypatch, range(9), times=9)
-    with pytest.raises(CorruptionError):
+def test_what_was_found_between_two_rows_is_not_forgotten(tmp_path):
+    made = experiment(1, on_corruption="roll_back")
+    made.override({"trainer": {"steps_per_loop": 5, "summary_interval": 20}})
+    with flips.Flips([32], random.Random(0)):
+        runner.run(made, tmp_path, "train")
+    (found,) = Run(tmp_path).corruptions
+    assert (found.step, found.found) == (20, 33)
+
+
+def test_a_step_that_fails_again_ends_the_run(tmp_path):
+    with flips.Flips(range(9), random.Random(0)), pytest.raises(CorruptionError):
         runner.run(experiment(28, on_corruption="roll_back"), tmp_path, "train_and_eval")
     assert [row.found for row in Run(tmp_path).corruptions] == [28, 28]
-    monkeypatch.undo()
     runner.run(experiment(28), tmp_path, "train_and_eval")  # on other hardware
     assert Run(tmp_path).step == 40
 
@@ -122,3 +94,52 @@ def test_steps_that_cannot_be_repeated_are_named(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(toy.ToyTask, "train_step", noisy)
     runner.run(experiment(), tmp_path, "train")
     says(capsys.readouterr().err, "RunConfig.recheck_every RandomStandardNormal")
+
+
+FLIPPING = """
+import random
+from pathlib import Path
+
+import flips
+
+FlipsConfig, FlipsTask = flips.FlipsConfig, flips.FlipsTask
+if Path("struck").exists():
+    flips.Flips([4], random.Random(0)).__enter__()
+"""
+GIN = """
+from __gin__ import dynamic_registration
+import flipping
+include 'base.gin'
+
+Experiment.task = @flipping.FlipsConfig()
+TrainerConfig.train_steps = 60
+TrainerConfig.checkpoint_interval = 20
+TrainerConfig.steps_per_loop = 10
+OptimizerConfig.type = 'adam'
+LrConfig.type = 'constant'
+RunConfig.recheck_every = 10
+RunConfig.on_corruption = 'roll_back'
+RuntimeConfig.distribution_strategy = 'multi_worker_mirrored'
+"""
+
+
+def test_several_workers_repeat_a_step_together(tmp_path):
+    where = {0: tmp_path / "chief", 1: tmp_path / "other"}
+    for folder in where.values():
+        folder.mkdir()
+        (folder / "flipping.py").write_text(FLIPPING)
+        (folder / "flipping.gin").write_text(GIN)
+    ends = []
+    for name, struck in (("once", ()), ("first", (0,)), ("second", (1,))):
+        for index, folder in where.items():
+            (folder / "struck").touch() if index in struck else None
+        flags = (tmp_path / "log", "train", tmp_path / name, "--gin_file=flipping.gin")
+        with Workers(*flags, digits=False, where=where) as workers:
+            assert workers.wait() == [0, 0], workers.said(0) + workers.said(1)
+        for index in struck:
+            (where[index] / "struck").unlink()
+            (found,) = Run(tmp_path / name).corruptions
+            assert found.found == 50
+            assert f"of worker {index}" in found.reason
+        ends.append(state(tmp_path / name, 60))
+    assert ends[0] == ends[1] == ends[2]
