@@ -32,8 +32,9 @@ def newest_good(
     A single damaged checkpoint that was never listed is left from a first save that a power cut
     interrupted. It is put aside, and the run starts from step 0.
 
-    A checkpoint that is newer than the last listed one may come from a process that was suspended
-    while another process took the run over and dropped rows. Without these rows it is put aside.
+    A checkpoint that is newer than the last listed one, or the first of the run, may come from a
+    process that was suspended while another process took the run over and dropped rows. Without
+    these rows it is put aside.
 
     Args:
         model_dir: The run's directory.
@@ -49,8 +50,10 @@ def newest_good(
     last = checkpoint_files.step_in(listed[-1]) if listed else None
     found: Path | None = None
     damaged: dict[Path, str] = {}
-    for path in _candidates(model_dir, best_folders, listed):
-        is_newer = last is not None and (checkpoint_files.step_in(path.name) or 0) > last
+    candidates = _candidates(model_dir, best_folders, listed)
+    for path in candidates:
+        step = checkpoint_files.step_in(path.name) or 0
+        is_newer = len(candidates) == 1 if last is None else step > last
         reason = integrity.damage(path) or (lost(path) if is_newer else "")
         if not reason:
             found = path

@@ -180,7 +180,7 @@ def _built(
 def _lost(rows: history.History, folder: Path, checkpoint: Path) -> str:
     """Describes the rows that a checkpoint followed and the logs no longer have."""
     written = extra_state.LogState.read(checkpoint)
-    if written is None:
+    if written is None or not (folder / layout.TRAINING_ROWS).exists():
         return ""
     if training_log.newest_step(folder) < written.training:
         return f"{layout.TRAINING_ROWS} no longer has its rows"

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shutil
+import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -24,6 +25,7 @@ FOLDER = ".mirror"
 
 _LINKS = "links"
 _ATTEMPTS = 5
+_PAUSE_SECONDS = 0.05
 _TEMPORARY = re.compile(r"\..*|.*_temp|.*\.tmp")
 _LISTED = re.compile(r'^all_model_checkpoint_paths: (".*")$', re.MULTILINE)
 
@@ -56,7 +58,7 @@ def take(
         leaves_out: Returns whether a file or directory, given its path, belongs to another process.
     """
     links = folder / FOLDER / _LINKS
-    for attempt in range(_ATTEMPTS):
+    for _ in range(_ATTEMPTS):
         shutil.rmtree(links, ignore_errors=True)
         disk.make_folder(links)
         texts = _texts(folder, leaves_out)
@@ -77,8 +79,9 @@ def take(
                         whole = False
                 sources[path] = source
         files |= {path: (len(text), zlib.crc32(text), 0) for path, text in texts.items()}
-        if (whole and _has_all(listed, files)) or attempt == _ATTEMPTS - 1:
+        if whole and _has_all(listed, files):
             break
+        time.sleep(_PAUSE_SECONDS)  # a checkpoint is being removed, or was removed by someone else
     return Snapshot(files, texts, sources)
 
 

@@ -89,7 +89,6 @@ FAULTS = (
         "runner.evaluation.checkpoint_queue:CheckpointQueue._due",
         "[*checkpoint_files.there(self._folder), *handover.queued(self._folder)]",
         "[*handover.queued(self._folder), *checkpoint_files.there(self._folder)]",
-        {"deviations": 0},
     ),
     Fault(
         "a new lock is used before others have seen it",
@@ -172,5 +171,29 @@ FAULTS = (
         "runner.studies.population:Population._decided",
         "if self.is_final(members[member])]",
         "]",
+    ),
+    Fault(
+        "a checkpoint that a lost process completes late is used",
+        "3d69355",
+        "takeover",
+        "runner.checkpoints.recovery:newest_good",
+        'or (lost(path) if is_newer else "")',
+        "",
+    ),
+    Fault(
+        "a directory is copied while a listed checkpoint is removed",
+        "",
+        "mirror",
+        "runner.storage.snapshot:take",
+        "time.sleep(_PAUSE_SECONDS)",
+        "pass",
+    ),
+    Fault(
+        "a row is appended to a line that a kill has cut off",
+        "",
+        "takeover",
+        "runner.core.files:append_json_lines",
+        "_drop_cut_off_line(file)",
+        "pass",
     ),
 )

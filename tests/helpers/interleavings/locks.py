@@ -114,7 +114,8 @@ class Moved(Writers):
         pass
 
 
-def _no_locks(*_):
+def no_locks(*_):
+    """In place of `fcntl.flock`, on a file system without locks."""
     raise OSError(errno.ENOLCK, "No locks available")
 
 
@@ -127,12 +128,12 @@ def on_one_machine(world):
 
 
 def suspended(world):
-    world.replace(fcntl, "flock", _no_locks)
+    world.replace(fcntl, "flock", no_locks)
     return Writers(world, ["a", "b"], late=1).check
 
 
 def of_hosts(world):
-    world.replace(fcntl, "flock", _no_locks)
+    world.replace(fcntl, "flock", no_locks)
     return Writers(world, ["a", "b", "c"]).check
 
 

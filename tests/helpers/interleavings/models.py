@@ -23,6 +23,12 @@ MODELS = {
         Model("lock of hosts", "three writers, no flock", _start("locks", "of_hosts")),
         Model("lock without links", "two writers, no links", _start("locks", "without_links")),
         Model("moved", "a writer, and its directory is moved", _start("locks", "moved")),
+        Model(
+            "takeover",
+            "three hosts that train, one suspended",
+            _start("takeovers", "of_three_hosts"),
+            stalls=1,
+        ),
         Model("lease", "three hosts, a bucket", _start("leases", "of_three_hosts"), stalls=1),
         Model(
             "evaluator",

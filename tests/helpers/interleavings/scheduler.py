@@ -72,11 +72,14 @@ class Task:
         self.ready = None
         self.is_done = False
         self.is_quiet = False
+        self.written = None
         self.thread = None
 
 
 class World:
     """Runs tasks one at a time.
+
+    A crash may also cut off what the process has written since its last file operation.
 
     Args:
         root: The directory whose file operations are observed.
@@ -165,8 +168,8 @@ class World:
                     self._finished.acquire()
                 if self.problem is None:
                     check()
-            except ViolationError as violation:
-                self.problem = violation
+            except Exception as problem:
+                self.problem = problem
             finally:
                 self._unwind()
         return self.problem
@@ -177,6 +180,7 @@ class World:
             return
         if self._is_over or task.process.is_dead:
             raise Crashed
+        written, task.written = task.written, None
         self.steps += 1
         if self.steps > MOST_STEPS:
             self._fail(ViolationError("it does not end"))
@@ -187,13 +191,17 @@ class World:
             options += [("switch", each) for each in others]
         if self._left["crash"] and task.process.crashes:
             options.append(("crash", task))
+            if written and not task.process.stalled_until and _size(written[0]) > written[1] + 1:
+                options.append(("tear", task))
         if self._left["stall"] and task.process.crashes:
             options.append(("stall", task))
         kind, chosen = options[self._choose(len(options))] if len(options) > 1 else options[0]
         if kind == "go":
             return
-        self._left[kind] -= 1
-        if kind == "crash":
+        self._left["crash" if kind == "tear" else kind] -= 1
+        if kind == "tear":
+            _tear(task, *written)
+        if kind in ("crash", "tear"):
             self._crash(task.process)
         if kind == "stall":
             task.process.stalled_until = self.now + STALL_SECONDS
@@ -382,6 +390,22 @@ def _hook(event, values):
         text = os.fsdecode(path)
         if text.startswith(place._text) or not text.startswith("/"):
             place.operation(task)
+            if event == "open" and values[2] & (os.O_WRONLY | os.O_RDWR) and not task.is_quiet:
+                task.written = text, 0 if values[2] & os.O_TRUNC else _size(text)
+
+
+def _size(path):
+    try:
+        return _real["stat"](path).st_size
+    except OSError:
+        return 0
+
+
+def _tear(task, path, before):
+    """Leaves half of what was written to a file since it was opened."""
+    task.is_quiet = True
+    os.truncate(path, (before + _size(path)) // 2)
+    task.is_quiet = False
 
 
 _installed = []
