@@ -65,8 +65,11 @@ class Recheck:
         result = step()
         first = self._read()
         self._assign(before)
+        del before  # else the step copies all variables before it changes them
         step()
-        counts = self._compare(first).numpy().tolist()
+        if not self._differs(first):
+            return result, []
+        counts = self._counts(first).numpy().tolist()
         return result, [
             Difference(each.name.partition(":")[0], _device(each), count, each.shape.num_elements())
             for each, count in zip(self._variables, counts, strict=True)
@@ -83,11 +86,18 @@ class Recheck:
             variable.assign(value)
 
     @tf.function(autograph=False)
-    def _compare(self, first: Sequence[tf.Tensor]) -> tf.Tensor:
+    def _differs(self, first: Sequence[tf.Tensor]) -> tf.Tensor:
+        """Whether any bit is another than in `first`."""
+        return tf.reduce_any([tf.reduce_any(each) for each in self._compared(first)])
+
+    @tf.function(autograph=False)
+    def _counts(self, first: Sequence[tf.Tensor]) -> tf.Tensor:
         """Returns how many elements of each variable have other bits than in `first`, int64."""
+        return tf.stack([tf.math.count_nonzero(each) for each in self._compared(first)])
+
+    def _compared(self, first: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         pairs = zip(self._variables, first, strict=True)
-        differ = [_bits(variable.read_value()) != _bits(value) for variable, value in pairs]
-        return tf.stack([tf.math.count_nonzero(each) for each in differ])
+        return [_bits(variable.read_value()) != _bits(value) for variable, value in pairs]
 
 
 def describe(differences: Sequence[Difference], step: int) -> str:

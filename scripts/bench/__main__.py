@@ -55,6 +55,9 @@ PARTS = {
     "graph": Part("sections", "the training loop alone vs. a bare loop", ("models", "loops")),
     "start": Part("sections", "time to the first step vs. a bare script; --help", ("models",)),
     "checkpoints": Part("sections", "the cost of a checkpoint vs. a synchronous save"),
+    "guards": Part(
+        "sections", "repeated steps and continuous saving vs. without", ("models", "seconds"), 3
+    ),
     "evaluation": Part("sections", "evaluation vs. a tf.function", ("models",)),
     "predict": Part("sections", "prediction vs. model(x) for each batch", ("models",)),
     "inputs": Part("sections", "index-based inputs vs. a shuffle buffer"),

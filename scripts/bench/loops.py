@@ -93,10 +93,37 @@ def bare_training(
 
 def runner(folder: Path, pause: rounds.Pause, *, model: str, loop: int, seconds: float) -> None:
     """Trains with the runner as users start it: history, TensorBoard, checkpoints, progress."""
+    _train(folder, pause, experiment(model, loop), loop, seconds)
+
+
+def rechecked(folder: Path, pause: rounds.Pause, *, model: str, loop: int, seconds: float) -> None:
+    """Does the same, and repeats every hundredth step."""
+    config = experiment(model, loop)
+    config.override({"run": {"recheck_every": 100}})
+    _train(folder, pause, config, loop, seconds)
+
+
+def unsaved(folder: Path, pause: rounds.Pause, *, model: str, loop: int, seconds: float) -> None:
+    """Does the same without checkpoints."""
+    config = experiment(model, loop)
+    never = {"checkpoint_interval": _ENDLESS, "validation_interval": _ENDLESS}
+    config.override({"trainer": never})
+    _train(folder, pause, config, loop, seconds)
+
+
+def continuous(folder: Path, pause: rounds.Pause, *, model: str, loop: int, seconds: float) -> None:
+    """Saves as often as two percent of the time allow."""
+    config = experiment(model, loop)
+    never = {"checkpoint_interval": _ENDLESS, "validation_interval": _ENDLESS}
+    config.override({"trainer": never, "run": {"checkpoint_seconds": "continuous"}})
+    _train(folder, pause, config, loop, seconds)
+
+
+def _train(folder: Path, pause: rounds.Pause, config: Any, loop: int, seconds: float) -> None:
     import runner
 
     clock = Clock(pause, loop=loop, seconds=seconds)
-    runner.run(experiment(model, loop), folder, "train", train_actions=[clock])
+    runner.run(config, folder, "train", train_actions=[clock])
 
 
 def mirrored(

@@ -118,6 +118,24 @@ def checkpoints(options: argparse.Namespace) -> Iterator[Comparison]:
         yield Comparison(f"23 M parameters, {what}", "s", pair, [ratio])
 
 
+def guards(options: argparse.Namespace) -> Iterator[Comparison]:
+    """Compares training with repeated steps, and with continuous saving, with training without.
+
+    The small models take steps of a millisecond or less. The rounds of continuous saving are long,
+    because each has several checkpoints.
+    """
+    for model in (*options.models, "wide"):
+        case = {"model": model, "loop": 100, "seconds": options.seconds}
+        results = rounds.in_sets("loops", ["runner", "rechecked"], options.repeats, **case)
+        ratio = Ratio("rechecked", ("runner",), least=0.985)
+        yield Comparison(f"{model}, every hundredth step repeated", "steps/s", results, [ratio])
+    case = {"model": "wide", "loop": 1, "seconds": 100.0}
+    with rounds.contenders("loops", "unsaved", "continuous") as running:
+        results = rounds.alternate(running, options.repeats, **case)
+    ratio = Ratio("continuous", ("unsaved",), least=0.98)
+    yield Comparison("23 M parameters, continuous saving", "steps/s", results, [ratio])
+
+
 def evaluation(options: argparse.Namespace) -> Iterator[Comparison]:
     """Compares evaluation with a `tf.function` over the same batches."""
     ours, theirs = "evaluate_by_runner", "evaluate_barely"
