@@ -1,5 +1,6 @@
 """The command: flags, wiring and exit code. TensorFlow is loaded once the flags are valid."""
 
+import functools
 import os
 import sys
 import threading
@@ -80,12 +81,16 @@ def _ended(command: Command, stop: signals.Stop, ending: exit_messages.Ending) -
         if flags.get("workers") and not (alone or worker_heartbeat.is_worker()):
             from runner.command import url_folders
             from runner.launch import elastic
+            from runner.studies import warm
 
+            warm_up = functools.partial(warm.begin, flags)
             with url_folders.together(
                 command.mode, command.model_dir, command.options, stop
             ) as folder:
                 worker = command.replace(model_dir=folder, worker_hosts=None, task_index=None)
-                return elastic.supervise(command.options, Path(folder), worker.arguments(), stop)
+                return elastic.supervise(
+                    command.options, Path(folder), worker.arguments(), stop, warm_up
+                )
         results = _run(command, stop, ending)
         if results is not None:
             ending.results(results)

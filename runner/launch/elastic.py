@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,13 @@ def machines(options: Any) -> cluster.Cluster | None:
     return cluster.find(os.environ, options.worker_hosts, -1 if index is None else index)
 
 
-def supervise(options: Any, folder: Path, arguments: Sequence[str], stop: signals.Stop) -> int:
+def supervise(
+    options: Any,
+    folder: Path,
+    arguments: Sequence[str],
+    stop: signals.Stop,
+    warm_up: Callable[[], object] | None = None,
+) -> int:
     """Runs a command with `--workers` and returns its exit code.
 
     Args:
@@ -36,6 +42,7 @@ def supervise(options: Any, folder: Path, arguments: Sequence[str], stop: signal
         folder: The run's directory.
         arguments: The command's arguments for each worker.
         stop: Reports whether a signal has arrived.
+        warm_up: See `runner.launch.supervisor.Plan`.
 
     Raises:
         ConfigError: there are fewer machines or GPUs than workers, or the list of machines is
@@ -52,12 +59,13 @@ def supervise(options: Any, folder: Path, arguments: Sequence[str], stop: signal
     layout.check(folder)
     if found is None or found.size == 1:
         slots = Slots(bounds.most, gpus=places.gpus())
-        return supervisor.supervise(supervisor.Plan(command, folder, bounds, slots), stop)
+        plan = supervisor.Plan(command, folder, bounds, slots, warm_up=warm_up)
+        return supervisor.supervise(plan, stop)
     if bounds.most > found.size:
         raise ConfigError(
             f"--workers={options.workers}, but there are only {found.size} machines, and each runs "
             "one worker"
         )
     slots = Slots(1, found.hosts[found.index])
-    plan = supervisor.Plan(command, folder, bounds, slots, found.hosts, found.index)
+    plan = supervisor.Plan(command, folder, bounds, slots, found.hosts, found.index, warm_up)
     return supervisor.supervise(plan, stop)

@@ -37,6 +37,7 @@ class Round:
         command: The command of each worker.
         places: This machine's workers.
         folder: The run's directory.
+        kind: How to start them.
         clock: Seconds, for tests to inject.
 
     Attributes:
@@ -51,6 +52,7 @@ class Round:
         places: Sequence[Place],
         folder: Path,
         *,
+        kind: type[Worker] = Worker,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.generation = generation
@@ -62,7 +64,7 @@ class Round:
         self._looked = 0.0
         self._formed = False
         self._folder, self._step = folder, reached(folder)
-        self.workers = [Worker(command, place, clock=clock) for place in places]
+        self.workers = [kind(command, place, clock=clock) for place in places]
 
     @property
     def has_chief(self) -> bool:

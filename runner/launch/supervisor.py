@@ -9,7 +9,7 @@ worker waits for a checkpoint. Only failures are counted as restarts. No TensorF
 import dataclasses
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from runner.core import console, layout, signals, text
@@ -23,7 +23,7 @@ from runner.launch.round import Round
 from runner.launch.rules import Patience, Rules
 from runner.launch.slots import Slots
 from runner.launch.stragglers import Stragglers
-from runner.launch.worker import Place
+from runner.launch.worker import Place, WarmWorker, Worker
 from runner.run_directory import watch
 
 _POLL_SECONDS = 0.1
@@ -44,6 +44,8 @@ class Plan:
         slots: This machine's slots for workers.
         names: The names of the machines.
         machine: The index of this machine among them.
+        warm_up: Starts the process from which the workers of later generations are forked. It is
+            called while the first one trains. If None, they are not forked.
     """
 
     command: Sequence[str]
@@ -52,6 +54,7 @@ class Plan:
     slots: Slots
     names: Sequence[str] = ("",)
     machine: int = 0
+    warm_up: Callable[[], object] | None = None
 
 
 def supervise(plan: Plan, stop: signals.Stop) -> int:
@@ -76,6 +79,7 @@ class _Supervisor:
         self._patience = Patience()
         self._record = Record(plan.folder, plan.bounds.least, plan.bounds.most)
         self._fits = 0  # a number of workers that has worked
+        self._kind: type[Worker] = Worker
 
     def run(self) -> int:
         while True:
@@ -102,7 +106,14 @@ class _Supervisor:
             Place(index, hosts, folder, self._plan.slots.gpus(slot))
             for index, slot in zip(generation.workers(self._plan.machine), slots, strict=False)
         ]
-        one = Round(generation, self._meeting, self._plan.command, places, self._plan.folder)
+        one = Round(
+            generation,
+            self._meeting,
+            self._plan.command,
+            places,
+            self._plan.folder,
+            kind=self._kind,
+        )
         with one.watched(self._stop):
             if one.has_chief:
                 self._record.state("forming", generation)
@@ -113,6 +124,9 @@ class _Supervisor:
     def formed(self, one: Round, slow: Sequence[str] = ()) -> None:
         """Records that the workers have found each other, or that some have become slow."""
         self._fits = len(one.generation.hosts)
+        if self._plan.warm_up and self._kind is Worker:
+            self._plan.warm_up()
+            self._kind = WarmWorker
         if one.has_chief:
             self._record.state("running", one.generation, slow)
 

@@ -13,6 +13,7 @@ from runner.core import child, console, files
 from runner.devices import worker_heartbeat
 from runner.errors import RunnerError
 from runner.run_directory import watch
+from runner.studies import warm
 
 _MOMENT_SECONDS = 1.0
 
@@ -124,3 +125,9 @@ class Worker(child.Child):
         if self.code == -signal.SIGKILL:
             return ""
         return super().reason().partition("\n")[0]
+
+
+class WarmWorker(Worker, warm.Fork):
+    """A worker that is forked from a process that has imported its modules, if that is possible."""
+
+    _execs = True

@@ -23,6 +23,8 @@ ARGUMENTS = "RUNNER_STUDY_ARGUMENTS"
 NOT_WARM = 75
 """The exit code of a process that could not be forked, because TensorFlow had been used before."""
 
+_PIPES = {0: "stdin", 1: "stdout"}
+
 _forks: Any = multiprocessing.get_context("forkserver")
 
 
@@ -52,30 +54,35 @@ def begin(flags: Mapping[str, Any]) -> None:
 
 
 class Fork(child.Child):
-    """`python -m runner ...`, forked instead of started. It writes its output to files."""
+    """`python -m runner ...`, forked instead of started."""
+
+    _execs = False  # if a fork would hang: starts a new process, instead of ending with NOT_WARM
 
     def _start(self, command: Sequence[str], **options: Any) -> None:
         assert list(command[:3]) == [sys.executable, "-m", "runner"]
-        has_pipe = options["stdin"] == child.PIPE
-        reading, writing = _forks.Pipe(duplex=False) if has_pipe else (None, None)
-        streams = {1: options["stdout"], 2: options["stderr"]}
+        pipes = {number: name for number, name in _PIPES.items() if options[name] == child.PIPE}
+        ends = {number: _forks.Pipe(duplex=False)[:: 1 if number else -1] for number in pipes}
         files = {
-            number: str(Path(file.name).absolute()) for number, file in streams.items() if file
+            number: str(Path(options[name].name).absolute())
+            for number, name in {1: "stdout", 2: "stderr"}.items()
+            if options[name] and number not in pipes
         }
         arguments = (
             command[3:],
             str(Path(options["cwd"] or ".").absolute()),
             dict(options["env"]),
-            reading,
+            {number: theirs for number, (_, theirs) in ends.items()},
             files,
             options["start_new_session"],
+            self._execs,
         )
         self._process = _forks.Process(target=_run, args=arguments)
         self._process.start()
-        if reading and writing:
-            reading.close()
-            self.stdin = os.fdopen(os.dup(writing.fileno()), "wb")
-            writing.close()
+        for number, (ours, theirs) in ends.items():
+            pipe = os.fdopen(os.dup(ours.fileno()), "rb" if number else "wb")
+            setattr(self, pipes[number], pipe)
+            ours.close()
+            theirs.close()
 
     @property
     def code(self) -> int | None:
@@ -93,12 +100,13 @@ def _run(
     arguments: Sequence[str],
     folder: str,
     environment: Mapping[str, str],
-    stdin: Any,
+    pipes: Mapping[int, Any],
     files: Mapping[int, str],
     has_session: bool,
+    execs: bool,
 ) -> None:
     """Runs in the forked process."""
-    if _is_used():
+    if _is_used() and not execs:
         os._exit(NOT_WARM)
     if has_session:
         os.setsid()
@@ -107,8 +115,10 @@ def _run(
     os.environ.update(environment)
     for number, path in files.items():
         os.dup2(os.open(path, os.O_WRONLY | os.O_APPEND), number)
-    if stdin:
-        os.dup2(stdin.fileno(), 0)
+    for number, pipe in pipes.items():
+        os.dup2(pipe.fileno(), number)
+    if _is_used():
+        os.execv(sys.executable, [sys.executable, "-m", "runner", *arguments])
     sys.argv = ["runner", *arguments]
     sys.path.insert(0, folder)
     runpy.run_module("runner", run_name="__main__", alter_sys=True)
