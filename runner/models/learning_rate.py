@@ -102,17 +102,25 @@ def rates(optimizer: tf_keras.optimizers.Optimizer, steps: Sequence[int]) -> lis
     return [float(rate(tf.constant(step, tf.int64)) if callable(rate) else rate) for step in steps]
 
 
-@contextlib.contextmanager
-def as_configured(optimizer: tf_keras.optimizers.Optimizer) -> Iterator[None]:
-    """A context in which a restore keeps constant learning rates as they are configured now.
+class Constants:
+    """The constant learning rates and the like of an optimizer, as they are configured.
 
     Keras saves them as variables, so a restore would bring back the rate of an earlier attempt.
+
+    Args:
+        optimizer: The optimizer, with its variables, before the first step.
     """
-    constants = keras_internals.constants(optimizers.innermost(optimizer))
-    kept = [(variable, variable.numpy()) for variable in constants]
-    yield
-    for variable, value in kept:
-        variable.assign(value)
+
+    def __init__(self, optimizer: tf_keras.optimizers.Optimizer) -> None:
+        found = keras_internals.constants(optimizers.innermost(optimizer))
+        self._values = [(variable, variable.numpy()) for variable in found]
+
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[None]:
+        """A context at whose end they have these values, whatever was restored."""
+        yield
+        for variable, value in self._values:
+            variable.assign(value)
 
 
 @tf.autograph.experimental.do_not_convert

@@ -210,5 +210,5 @@ class _Trained(NamedTuple):
             run.feed(build.training_inputs(config, run.task, step, own, run.determinism))
 
     def _restore(self, path: Path) -> None:
-        with learning_rate.as_configured(self.trainer.optimizer):
+        with self.trainer.constants.kept():
             self.store.restore(path)

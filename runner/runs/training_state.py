@@ -124,7 +124,7 @@ class TrainingState:
         return self.decisions.stop_reason
 
     def _restore(self, path: Path) -> None:
-        with learning_rate.as_configured(self.trainer.optimizer):
+        with self.trainer.constants.kept():
             self.store.restore(path)
         self._scale = self.decisions.rate_scale
         self.rate_scale.assign(self._scale)

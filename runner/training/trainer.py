@@ -22,7 +22,7 @@ from runner.evaluation import evaluator
 from runner.internals import image_files
 from runner.internals import keras as keras_internals
 from runner.internals import tensorflow as tf_internals
-from runner.models import gradient_norm, parameter_groups
+from runner.models import gradient_norm, learning_rate, parameter_groups
 from runner.models import optimizer as optimizers
 from runner.reporting import task_summaries
 from runner.training import (
@@ -117,6 +117,7 @@ class Trainer(evaluator.Evaluator):
             **extra.variables(),
             **getattr(model, "checkpoint_items", {}),
         )
+        self.constants = learning_rate.Constants(optimizer)
         self.corruption = ""
         self._recheck = self._build_recheck()
         self.places_inputs = train_inputs.is_placed
@@ -208,6 +209,9 @@ class Trainer(evaluator.Evaluator):
         self._is_whole = inputs.is_whole
         self.replay = input_replay.InputReplay(inputs)
         self._loops: dict[bool, Callable[[], Any]] = {}  # keyed by whether their steps are timed
+        self._twice: Any = self._train_twice
+        if self.config.trainer.train_tf_function:
+            self._twice = tf.function(self._train_twice, autograph=False)
 
     def capture_extra_state(self) -> None:
         """Captures state that checkpoints would leave out, before a checkpoint is saved."""
@@ -302,8 +306,9 @@ class Trainer(evaluator.Evaluator):
         assert self._recheck
         mates = team.current()
         with mates.together("train_twice"):
-            batch = self.draw()
-            sound, differences = self._recheck.run(lambda: self._step(batch))
+            self._catch_up()
+            logs, sound, counts = self._twice()
+            differences = self._recheck.differences(counts.numpy().tolist())
             found = recheck.describe(differences, self.step) if differences else ""
             self.corruption = mates.first_said(found.encode()).decode()
             self._sound = bool(sound)
@@ -311,7 +316,13 @@ class Trainer(evaluator.Evaluator):
                 self._take_in(self._shared_reports(sound).numpy(), 1)
             self._sound &= not self.corruption
             self.brake.sound.assign(self._sound)
-            return self._newest_metrics()
+            return logs
+
+    def _train_twice(self) -> tuple[evaluator.Logs, tf.Tensor, tf.Tensor]:
+        assert self._recheck
+        batch = self.next_train_inputs(self._iterator)
+        sound, counts = self._recheck.run(lambda: self._step(batch))
+        return self._read_metrics(), sound, counts
 
     @functools.cached_property
     def _shared_reports(self) -> Callable[[tf.Tensor], tf.Tensor]:
@@ -320,10 +331,6 @@ class Trainer(evaluator.Evaluator):
                 return team.current().share(~self.brake.free, ~sound)
 
         return tf.function(share, autograph=False)
-
-    @functools.cached_property
-    def _newest_metrics(self) -> Callable[[], evaluator.Logs]:
-        return tf.function(self._read_metrics, autograph=False)
 
     def run_loop(self, length: int, *, timed: bool) -> evaluator.Logs:
         """Runs a loop, retraced if the inputs change.

@@ -53,9 +53,10 @@ def test_every_flipped_bit_is_found(tmp_path, seed):
     assert all(step <= found.step for step in Run(tmp_path).checkpoints.values())
 
 
-def test_a_run_goes_back_and_ends_like_an_undisturbed_one(tmp_path, capsys):
+@pytest.mark.parametrize("only", ["dense", "beta_2"])  # a weight, and a constant of the optimizer
+def test_a_run_goes_back_and_ends_like_an_undisturbed_one(tmp_path, capsys, only):
     runner.run(experiment(), tmp_path / "once", "train_and_eval")
-    with flips.Flips([3], random.Random(0)):
+    with flips.Flips([3], random.Random(0), only=only):
         runner.run(experiment(on_corruption="roll_back"), tmp_path / "struck", "train_and_eval")
     says(capsys.readouterr().err, "28 bits 20")
     (found,) = Run(tmp_path / "struck").corruptions
