@@ -105,21 +105,25 @@ def rates(optimizer: tf_keras.optimizers.Optimizer, steps: Sequence[int]) -> lis
 class Constants:
     """The constant learning rates and the like of an optimizer, as they are configured.
 
-    Keras saves them as variables, so a restore would bring back the rate of an earlier attempt.
+    Keras saves them as variables. A restore would bring back the rate of an earlier attempt.
 
     Args:
         optimizer: The optimizer, with its variables, before the first step.
+
+    Attributes:
+        since: The step at which this attempt began. Its own checkpoints are later.
     """
 
     def __init__(self, optimizer: tf_keras.optimizers.Optimizer) -> None:
         found = keras_internals.constants(optimizers.innermost(optimizer))
         self._values = [(variable, variable.numpy()) for variable in found]
+        self.since = -1
 
     @contextlib.contextmanager
-    def kept(self) -> Iterator[None]:
-        """A context at whose end they have these values, whatever was restored."""
+    def restored(self, step: int) -> Iterator[None]:
+        """A context for the restore of a step, which keeps them if it is an earlier attempt's."""
         yield
-        for variable, value in self._values:
+        for variable, value in self._values if step <= self.since else ():
             variable.assign(value)
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from runner.checkpoints import checkpoint_manager, retention
+from runner.checkpoints import checkpoint_manager, restore, retention
 from runner.core import closing, layout, signals
 from runner.data import windows
 from runner.devices import team
@@ -178,6 +178,7 @@ class _Trained(NamedTuple):
         if source is None:
             self.trainer.initialize()
         else:
+            self.trainer.constants.since = restore.step_of(source)
             self._restore(source)
             self.trainer.put_back_extra_state(None)
 
@@ -210,5 +211,5 @@ class _Trained(NamedTuple):
             run.feed(build.training_inputs(config, run.task, step, own, run.determinism))
 
     def _restore(self, path: Path) -> None:
-        with self.trainer.constants.kept():
+        with self.trainer.constants.restored(restore.step_of(path)):
             self.store.restore(path)

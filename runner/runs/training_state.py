@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from runner.checkpoints import checkpoint_manager, extra_state
+from runner.checkpoints import checkpoint_manager, extra_state, restore
 from runner.config import Experiment
 from runner.core import files
 from runner.data import pipeline, windows
@@ -49,6 +49,7 @@ class TrainingState:
         if self.source is None:
             self.trainer.initialize()
             return
+        self.trainer.constants.since = restore.step_of(self.source)
         self._restore(self.source)
         self.trainer.put_back_extra_state(self.inputs)
 
@@ -124,7 +125,7 @@ class TrainingState:
         return self.decisions.stop_reason
 
     def _restore(self, path: Path) -> None:
-        with self.trainer.constants.kept():
+        with self.trainer.constants.restored(restore.step_of(path)):
             self.store.restore(path)
         self._scale = self.decisions.rate_scale
         self.rate_scale.assign(self._scale)
