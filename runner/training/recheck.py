@@ -52,43 +52,52 @@ class Recheck:
         held = tf.train.TrackableView(checkpoint).descendants()
         self._variables = list(_parts([*held, *slots], strategy))
 
-    def run(self, step: Callable[[], tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
-        """Runs a step twice from the same state. In a graph, this is a part of it.
+    def run(self, step: Callable[[], tf.Tensor]) -> tuple[tf.Tensor, list[Difference]]:
+        """Runs a step twice from the same state.
 
         Args:
             step: Trains on a batch that is always the same.
 
         Returns:
-            What `step` returned, and how many elements of each variable differ, int64. The
-            variables keep the second values.
+            What `step` returned, and the variables that differ. They keep the second values.
         """
-        if not tf.executing_eagerly():  # else the graph would compute common parts only once
-            step = tf.function(step, autograph=False, experimental_attributes={"_noinline": True})
         before = self._read()
         result = step()
         first = self._read()
-        for variable, value in zip(self._variables, before, strict=True):
-            variable.assign(value)
-        del before  # else an eager step copies all variables before it changes them
+        self._assign(before)
+        del before  # else the step copies all variables before it changes them
         step()
-        pairs = zip(self._read(), first, strict=True)
-        differ = [_bits(second) != _bits(value) for second, value in pairs]
-        return result, tf.cond(
-            tf.reduce_any([tf.reduce_any(each) for each in differ]),
-            lambda: tf.stack([tf.math.count_nonzero(each) for each in differ]),
-            lambda: tf.zeros(len(differ), tf.int64),
-        )
-
-    def differences(self, counts: Sequence[int]) -> list[Difference]:
-        """Describes the variables of which some elements differ."""
-        return [
+        if not self._differs(first):
+            return result, []
+        counts = self._counts(first).numpy().tolist()
+        return result, [
             Difference(each.name.partition(":")[0], _device(each), count, each.shape.num_elements())
             for each, count in zip(self._variables, counts, strict=True)
             if count
         ]
 
+    @tf.function(autograph=False)
     def _read(self) -> list[tf.Tensor]:
         return [variable.read_value() for variable in self._variables]
+
+    @tf.function(autograph=False)
+    def _assign(self, values: Sequence[tf.Tensor]) -> None:
+        for variable, value in zip(self._variables, values, strict=True):
+            variable.assign(value)
+
+    @tf.function(autograph=False)
+    def _differs(self, first: Sequence[tf.Tensor]) -> tf.Tensor:
+        """Whether any bit is another than in `first`."""
+        return tf.reduce_any([tf.reduce_any(each) for each in self._compared(first)])
+
+    @tf.function(autograph=False)
+    def _counts(self, first: Sequence[tf.Tensor]) -> tf.Tensor:
+        """Returns how many elements of each variable have other bits than in `first`, int64."""
+        return tf.stack([tf.math.count_nonzero(each) for each in self._compared(first)])
+
+    def _compared(self, first: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        pairs = zip(self._variables, first, strict=True)
+        return [_bits(variable.read_value()) != _bits(value) for variable, value in pairs]
 
 
 def describe(differences: Sequence[Difference], step: int) -> str:

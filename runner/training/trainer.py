@@ -209,9 +209,6 @@ class Trainer(evaluator.Evaluator):
         self._is_whole = inputs.is_whole
         self.replay = input_replay.InputReplay(inputs)
         self._loops: dict[bool, Callable[[], Any]] = {}  # keyed by whether their steps are timed
-        self._twice: Any = self._train_twice
-        if self.config.trainer.train_tf_function:
-            self._twice = tf.function(self._train_twice, autograph=False)
 
     def capture_extra_state(self) -> None:
         """Captures state that checkpoints would leave out, before a checkpoint is saved."""
@@ -306,9 +303,10 @@ class Trainer(evaluator.Evaluator):
         assert self._recheck
         mates = team.current()
         with mates.together("train_twice"):
-            self._catch_up()
-            logs, sound, counts = self._twice()
-            differences = self._recheck.differences(counts.numpy().tolist())
+            batch = self.draw()
+            sound, differences = self._recheck.run(
+                lambda: self._step(batch)
+            )  # the same graph twice
             found = recheck.describe(differences, self.step) if differences else ""
             self.corruption = mates.first_said(found.encode()).decode()
             self._sound = bool(sound)
@@ -316,13 +314,11 @@ class Trainer(evaluator.Evaluator):
                 self._take_in(self._shared_reports(sound).numpy(), 1)
             self._sound &= not self.corruption
             self.brake.sound.assign(self._sound)
-            return logs
+            return self._newest_metrics()
 
-    def _train_twice(self) -> tuple[evaluator.Logs, tf.Tensor, tf.Tensor]:
-        assert self._recheck
-        batch = self.next_train_inputs(self._iterator)
-        sound, counts = self._recheck.run(lambda: self._step(batch))
-        return self._read_metrics(), sound, counts
+    @functools.cached_property
+    def _newest_metrics(self) -> Callable[[], evaluator.Logs]:
+        return tf.function(self._read_metrics, autograph=False)
 
     @functools.cached_property
     def _shared_reports(self) -> Callable[[tf.Tensor], tf.Tensor]:

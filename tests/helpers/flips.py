@@ -42,12 +42,13 @@ class Flips:
         done: The flips.
     """
 
+    _armed = ""
+    _lock = threading.Lock()
+
     def __init__(self, numbers, chance, places=("state",), only=""):
         self._numbers, self._chance = frozenset(numbers), chance
         self._places, self._only = places, only
-        self._count = self._execution = 0
-        self._place, self._armed, self._variable = "", "", ""
-        self._lock = threading.Lock()
+        self._count = 0
         self.done = []
 
     def __enter__(self):
@@ -72,56 +73,33 @@ class Flips:
         return self._flipped(value)
 
     def _run(self, whole, rechecks, step):
-        variables = [
-            each
-            for each in rechecks._variables
-            if each.shape.num_elements() and self._only in each.name
-        ]
+        is_struck = self._count in self._numbers
+        self._count += 1
+        if not is_struck:
+            return whole(rechecks, step)
+        place, struck = self._chance.choice(self._places), ""
+        turns = self._chance.sample((True, False), 2)
 
         def execute():
-            with tf.control_dependencies([tf.numpy_function(self._begin, [], [])]):
-                result = step()
-            chosen = tf.numpy_function(lambda: self._chosen(variables), [], tf.int64)
-            for number, variable in enumerate(variables):
-                value = variable.read_value()
-                flipped = tf.numpy_function(
-                    self._flipped_if, [chosen == number, value], value.dtype
-                )
-                variable.assign(tf.ensure_shape(flipped, value.shape))
+            nonlocal struck
+            self._armed = place if turns.pop() else ""
+            result = step()
+            if self._armed == "state":
+                struck = self._flip_state(rechecks._variables)
+            self._armed = ""
             return result
 
-        result, counts = whole(rechecks, execute)
-        with tf.control_dependencies([tf.numpy_function(self._end, [counts], [])]):
-            return result, tf.identity(counts)
+        result, differences = whole(rechecks, execute)
+        self.done.append(Flip(place, struck, bool(differences)))
+        return result, differences
 
-    def _begin(self):
-        """Before each of the two executions of a step."""
-        if self._execution == 0:
-            is_struck = self._count in self._numbers
-            self._count += 1
-            self._place = self._chance.choice(self._places) if is_struck else ""
-            self._struck = self._chance.choice((1, 2))
-            self._variable = ""
-        self._execution += 1
-        self._armed = self._place if self._execution == self._struck else ""
-
-    def _chosen(self, variables):
-        """The number of the variable to flip a bit in after an execution, or -1."""
-        is_struck, self._armed = self._armed == "state", ""
-        if not is_struck:
-            return np.int64(-1)
-        number = self._chance.randrange(len(variables))
-        self._variable = variables[number].name.partition(":")[0]
-        return np.int64(number)
-
-    def _flipped_if(self, is_struck, value):
-        return self._flipped(value) if is_struck else value
-
-    def _end(self, counts):
-        """After both executions."""
-        if self._place:
-            self.done.append(Flip(self._place, self._variable, bool(counts.any())))
-        self._execution = 0
+    def _flip_state(self, variables):
+        variable = self._chance.choice(
+            [each for each in variables if each.shape.num_elements() and self._only in each.name]
+        )
+        value = self._flipped(np.array(variable.read_value()))
+        variable.assign(tf.constant(value, variable.dtype))
+        return variable.name.partition(":")[0]
 
     def _flipped(self, value):
         changed = np.array(value, copy=True)
