@@ -121,7 +121,11 @@ class Constants:
 
     @contextlib.contextmanager
     def restored(self, step: int) -> Iterator[None]:
-        """A context for the restore of a step, which keeps them if it is an earlier attempt's."""
+        """A context in which a checkpoint is restored. One of an earlier attempt changes nothing.
+
+        Args:
+            step: The step of the checkpoint.
+        """
         yield
         for variable, value in self._values if step <= self.since else ():
             variable.assign(value)

@@ -304,9 +304,8 @@ class Trainer(evaluator.Evaluator):
         mates = team.current()
         with mates.together("train_twice"):
             batch = self.draw()
-            sound, differences = self._recheck.run(
-                lambda: self._step(batch)
-            )  # the same graph twice
+            # In one graph, TensorFlow would optimize the two executions differently.
+            sound, differences = self._recheck.run(lambda: self._step(batch))
             found = recheck.describe(differences, self.step) if differences else ""
             self.corruption = mates.first_said(found.encode()).decode()
             self._sound = bool(sound)
