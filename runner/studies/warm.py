@@ -54,12 +54,12 @@ def begin(flags: Mapping[str, Any]) -> None:
 
 
 class Fork(child.Child):
-    """`python -m runner ...`, forked instead of started."""
+    """`python -m runner ...`, or another module, forked instead of started."""
 
     _execs = False  # if a fork would hang: starts a new process, instead of ending with NOT_WARM
 
     def _start(self, command: Sequence[str], **options: Any) -> None:
-        assert list(command[:3]) == [sys.executable, "-m", "runner"]
+        assert list(command[:2]) == [sys.executable, "-m"]
         pipes = {number: name for number, name in _PIPES.items() if options[name] == child.PIPE}
         ends = {number: _forks.Pipe(duplex=False)[:: 1 if number else -1] for number in pipes}
         files = {
@@ -68,7 +68,7 @@ class Fork(child.Child):
             if options[name] and number not in pipes
         }
         arguments = (
-            command[3:],
+            command[2:],
             str(Path(options["cwd"] or ".").absolute()),
             dict(options["env"]),
             {number: theirs for number, (_, theirs) in ends.items()},
@@ -97,7 +97,7 @@ class Fork(child.Child):
 
 
 def _run(
-    arguments: Sequence[str],
+    command: Sequence[str],
     folder: str,
     environment: Mapping[str, str],
     pipes: Mapping[int, Any],
@@ -118,10 +118,10 @@ def _run(
     for number, pipe in pipes.items():
         os.dup2(pipe.fileno(), number)
     if _is_used():
-        os.execv(sys.executable, [sys.executable, "-m", "runner", *arguments])
-    sys.argv = ["runner", *arguments]
+        os.execv(sys.executable, [sys.executable, "-m", *command])
+    sys.argv = [*command]
     sys.path.insert(0, folder)
-    runpy.run_module("runner", run_name="__main__", alter_sys=True)
+    runpy.run_module(command[0], run_name="__main__", alter_sys=True)
 
 
 def _is_used() -> bool:

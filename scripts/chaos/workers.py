@@ -91,7 +91,7 @@ class Run:
     def targets(self, name: str) -> list[int]:
         """Returns the existing processes of a target."""
         supervisor = self.child.chief.pid
-        workers = dict(self._workers(supervisor))
+        workers = self._workers(supervisor)
         targets = {
             "supervisor": [supervisor],
             "chief": [workers[index] for index in workers if index == 0],
@@ -100,8 +100,9 @@ class Run:
         }
         return targets[name]
 
-    def _workers(self, supervisor: int) -> list[tuple[int, int]]:
-        workers = []
+    def _workers(self, supervisor: int) -> dict[int, int]:
+        """Returns the processes of workers by index: children of the supervisor, and forks."""
+        workers = {}
         with contextlib.suppress(OSError):
             text = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text()
             for child in map(int, text.split()):
@@ -109,7 +110,12 @@ class Run:
                     lines = Path(f"/proc/{child}/environ").read_bytes().decode().split("\0")
                     environment = dict(line.partition("=")[::2] for line in lines)
                     task = json.loads(environment["TF_CONFIG"])["task"]
-                    workers.append((int(task["index"]), child))
+                    workers[int(task["index"])] = child
+        for path in (self._folder / "workers").glob("[0-9]*.json"):
+            with contextlib.suppress(OSError, KeyError, ValueError):
+                process = json.loads(path.read_text())["pid"]
+                os.kill(process, 0)
+                workers[int(path.stem)] = process
         return workers
 
     def strike(self, fault: Fault) -> bool:
