@@ -98,6 +98,20 @@ class DifferError(RunnerError):
         self.results = results or {}
 
 
+class VerdictError(RunnerError):
+    """The candidate of `--mode=decide` is not better than the baseline.
+
+    Attributes:
+        results: The decision, for JSON.
+        exit_code: 7 if it is worse, 8 if it is equivalent, 9 if nothing could be decided.
+    """
+
+    def __init__(self, message: str, results: dict[str, Any], verdict: str) -> None:
+        super().__init__(message)
+        self.results = results
+        self.exit_code = {"worse": 7, "equivalent": 8, "undecided": 9}[verdict]
+
+
 class GaveUpError(RunnerError):
     """Several attempts in a row ended before they had made a step, so no further one is made."""
 

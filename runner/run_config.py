@@ -551,8 +551,20 @@ class StudyConfig(base_config.Config):
         "The rule by which trials pause early, at rungs, and resume only if they do well: "
         "`asha`, `hyperband` or `median`. Empty for none. With `pbt` (population based "
         "training), all trials pause, and the worst continue from checkpoints of the best, with "
-        "other values. Not available with `tpe` and `cma_es`.",
-        allowed=one_of("", "asha", "hyperband", "median", "pbt"),
+        "other values. With `race`, seeds are added until it is decided which configuration is "
+        "best. Not available with `tpe` and `cma_es`.",
+        allowed=one_of("", "asha", "hyperband", "median", "pbt", "race"),
+    )
+    level: float = setting(
+        0.05,
+        "With `race`, the probability of any wrong decision if all configurations are equal.",
+        allowed=number(above=0, below=1),
+    )
+    margin: float = setting(
+        0.0,
+        "With `race`, differences of the metric up to this size do not matter. The study then "
+        "also ends once no larger difference is possible. 0: every difference matters.",
+        allowed=number(at_least=0),
     )
     first_rung: int = setting(
         0,

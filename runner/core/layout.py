@@ -50,8 +50,9 @@ SUPERVISOR = "supervisor.json"  # in that directory
 ENSEMBLE = "ensemble.json"
 ENSEMBLE_PREDICTIONS = "ensemble"  # each member's predictions
 
-TRIALS = "trials"  # in a study's directory, like the next four, with a run directory per trial
+TRIALS = "trials"  # in a study's directory, like the next five, with a run directory per trial
 STUDY = "study.json"
+DECISIONS = "decisions.json"
 TRIALS_TABLE = "trials.csv"
 TRIALS_PARQUET = "trials.parquet"
 PLOTS = "plots"

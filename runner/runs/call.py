@@ -81,7 +81,8 @@ class Call:
         config: The experiment, locked.
         model_dir: The training run's directory.
         mode: The mode's name, for the record.
-        arguments: The command's flags that produce `config`, for a mode that starts processes.
+        arguments: The command's flags that produce `config`, for a mode that starts processes, or
+            None if there are none.
         flags: All of the command's flags, for the record.
         train_actions: Called with the logs of each training loop.
         eval_actions: Called with the results of each evaluation.
@@ -99,7 +100,7 @@ class Call:
     model_dir: Path
     _: dataclasses.KW_ONLY
     mode: str = ""
-    arguments: Sequence[str] = ()
+    arguments: Sequence[str] | None = None
     flags: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     train_actions: "Sequence[schedule.Action]" = ()
     eval_actions: "Sequence[schedule.Action]" = ()
@@ -123,7 +124,7 @@ class Call:
         Raises:
             ConfigError: there are none, as the configuration was made or changed in Python.
         """
-        if not self.arguments:
+        if self.arguments is None:
             raise ConfigError(
                 f"{self.mode} starts processes, which load the configuration from its files: pass "
                 "what runner.load returns, unchanged"

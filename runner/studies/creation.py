@@ -17,13 +17,14 @@ _OWN = shutil.ignore_patterns(
 """Files that belong to the trial itself rather than to its training state."""
 
 
-def create(call: Call, facts: Mapping[str, Any]) -> Path:
+def create(call: Call, facts: Mapping[str, Any], gin: str | None = None) -> Path:
     """Creates the directory of a trial atomically.
 
     Args:
         call: The study's call.
         facts: For trial.json. A trial with a lineage continues from its parent's newest
             checkpoint with other values, and takes over the parent's history.
+        gin: The text of its own config.gin, or None if it uses the study's configuration.
 
     Returns:
         The directory.
@@ -38,6 +39,8 @@ def create(call: Call, facts: Mapping[str, Any]) -> Path:
         (parent,) = trials.glob(f"{lineage.parent:04}-*")
         _copy(parent, folder, facts, session.Configuration.of(experiment))
     else:
+        if gin is not None:
+            files.write_text(folder / layout.GIN, gin)
         trial.write(folder, facts)
     return folder
 

@@ -7,9 +7,10 @@ import collections
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
+from runner.core import layout
 from runner.core.text import counted, some
 from runner.run_directory.state import ACTIVE, FINISHED, State
-from runner.studies import statistics
+from runner.studies import space, statistics
 from runner.studies.statistics import Difference
 from runner.studies.summary import At, Configuration, Summary, is_spoilt
 from runner.studies.trial import Trial
@@ -22,6 +23,8 @@ def comparisons(found: Summary) -> list[str]:
     chosen = found.chosen
     if chosen is None or len(found.configurations) == 1:
         return []
+    if any(space.FILE in each.parameters for each in found.trials):
+        return [f"the decisions about these configurations are in {layout.DECISIONS}"]
     if any(each.lineage for each in found.trials):
         return [
             "members of a population copy each other, so their differences cannot be tested. To "
@@ -62,7 +65,14 @@ def sentence(found: Summary, ours: Configuration, theirs: Configuration, gap: Di
             f"{better} is better than {worse}: {found.objective.metric} differs by "
             f"{abs(gap.mean):.2g} ({low:.2g} to {high:.2g}, {how})"
         )
+    if found.race:
+        return f"{names} cannot be told apart with {how}: the difference is {_ends(gap)}"
     return f"{names} cannot be told apart with {how}{_needed(gap, unit)}"
+
+
+def _ends(gap: Difference) -> str:
+    """Describes where a difference lies."""
+    return f"between {gap.low:.2g} and {gap.high:.2g}"
 
 
 def _compared(ours: int, theirs: int, gap: Difference, unit: str) -> str:
@@ -99,6 +109,7 @@ def notes(found: Summary) -> list[str]:
         *_worst(found),
         *_not_counted(found),
         *_budgets(found),
+        *_race(found),
         *_population(found),
         *_folds(found),
         *_missing_metrics(found),
@@ -198,6 +209,20 @@ def _budgets(found: Summary) -> Iterator[str]:
             "some seeds of a configuration continued because they did well early, and others are "
             f"paused, so these means are too optimistic: {some(partly)}"
         )
+
+
+def _race(found: Summary) -> Iterator[str]:
+    """Reports how many configurations and trials a race needed."""
+    if found.race is None or found.race.is_over is False:
+        return
+    most = max(len(each.trials) for each in found.configurations)
+    yield (
+        f"a race: {len(found.race.remaining):,} of "
+        f"{counted(len(found.configurations), 'configuration')} may be the best, after "
+        f"{counted(len(found.trials), 'trial')} with at most {counted(most, 'seed')}; the "
+        "intervals of the means do not take into account that their results decided how many "
+        "seeds were trained"
+    )
 
 
 def _population(found: Summary) -> Iterator[str]:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from runner.core import schedule, spelling
 from runner.errors import ConfigError
 from runner.run_directory.state import FINISHED, State
-from runner.studies import rungs, space, suggest, trial
+from runner.studies import race, rungs, sequential, space, suggest, trial
 from runner.studies.population import Population
+from runner.studies.race import Race
 from runner.studies.rungs import Rungs
 from runner.studies.trial import Trial
 
@@ -32,6 +33,10 @@ class Plan:
         folds: The folds of each configuration, or (None,) without folds.
         objective: Decides which trial is better.
         rungs: The steps at which trials pause, or None if they do not pause.
+        race: Adds seeds until the best configuration is decided, or None to train all seeds.
+        configurations: The text of config.gin by its name, for trials with the parameter
+            `space.FILE`.
+        is_tested: Whether the chosen configuration is tested at the end, if there are test data.
     """
 
     options: "run_config.StudyConfig"
@@ -40,6 +45,9 @@ class Plan:
     folds: Sequence[int | None]
     objective: trial.Objective
     rungs: Rungs | Population | None = None
+    race: Race | None = None
+    configurations: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    is_tested: bool = True
 
     def __post_init__(self) -> None:
         self._chosen: dict[int, Mapping[str, Any]] = {}
@@ -58,6 +66,10 @@ class Plan:
         kills = one.kills - (before.kills if before else 0)
         has_given_up = failures >= self.options.tries or kills >= trial.MOST_KILLS
         return one.state in (State.FAILED, State.PREEMPTED) and has_given_up
+
+    def gin(self, facts: Mapping[str, Any]) -> str | None:
+        """Returns the text of a trial's own config.gin, or None if it has none."""
+        return self.configurations.get(facts["parameters"].get(space.FILE))
 
     @property
     def is_grid(self) -> bool:
@@ -83,6 +95,13 @@ class Plan:
     def wanted(self, there: Sequence[Trial]) -> Iterator[dict[str, Any]]:
         """Yields the facts of the trials to create, as far as they can be known now."""
         chosen = [*self._configurations(there)]
+        if self.race:
+            standing = self.race.standing(self.scores(chosen, there))
+            ahead = self.options.jobs // max(len(standing.remaining), 1) - 1
+            seeds = 0 if standing.is_over else standing.seeds + max(ahead, 0)
+            for number in standing.remaining:
+                yield from self._trials(number, chosen[number], self.seeds[:seeds])
+            return
         for number, each in enumerate(chosen):
             yield from self._trials(number, each, self.seeds)
         if isinstance(self.rungs, Population):
@@ -97,7 +116,18 @@ class Plan:
         for fold in self.folds:
             for seed in seeds:
                 facts = {"parameters": dict(chosen), "seed": seed, "fold": fold}
-                yield facts if self.is_grid else {**facts, CHOICE: number}
+                facts |= {} if self.is_grid else {CHOICE: number}
+                yield facts | (self.race.facts if self.race else {})
+
+    def scores(
+        self, chosen: Sequence[Mapping[str, Any]], there: Sequence[Trial]
+    ) -> list[list[float]]:
+        """Returns the scores of each configuration, as for `Race.standing`."""
+        trials = self._by_configuration(there)
+        return [
+            race.scores(trials.get(trial.configuration(each), ()), self.seeds, self.is_final)
+            for each in chosen
+        ]
 
     def _best(self, chosen: Sequence[Mapping[str, Any]], there: Sequence[Trial]) -> list[int]:
         """Returns the numbers of the best configurations, or none while results may change."""
@@ -171,23 +201,9 @@ class Plan:
 
     def _value(self, trials: Sequence[Trial]) -> float | None:
         """Returns the mean over seeds and folds. Lower is better, and diverged trials are worst."""
-        values = [worth(each) for each in trials]
+        values = [trial.worth(each) for each in trials]
         known = [each for each in values if each is not None]
         return sum(known) / len(known) if known else None
-
-
-def worth(one: Trial) -> float | None:
-    """Returns a trial's best value, where lower is better, or None if unknown.
-
-    A diverged trial and a NaN are infinite, the worst value.
-    """
-    if one.state == State.DIVERGED:
-        return math.inf
-    name = one.objective.metric
-    value = one.best.get(name, one.last.get(name))
-    if value is None:
-        return None
-    return math.inf if math.isnan(value) else one.objective.worse(value)
 
 
 def of(experiment: "config.Experiment") -> Plan:
@@ -221,6 +237,7 @@ def of(experiment: "config.Experiment") -> Plan:
     folds: Sequence[int | None] = range(options.folds) if options.folds else (None,)
     made = Plan(options, parameters, seeds, folds, objective)
     made.rungs = _rungs(experiment, made)
+    made.race = _race(made)
     if made.size > space.MOST:
         raise ConfigError(f"the study has {made.size:,} trials; the maximum is {space.MOST:,}")
     if isinstance(made.rungs, Population) and made.size < 2:
@@ -274,7 +291,7 @@ def _rungs(experiment: "config.Experiment", made: Plan) -> Rungs | Population | 
         ConfigError: they cannot pause there.
     """
     options, trainer = experiment.run.study, experiment.trainer
-    if options is None or not options.stopping:
+    if options is None or options.stopping in ("", "race"):
         return None
     rule = f"StudyConfig.stopping = {options.stopping!r}"
     if options.strategy in ("tpe", "cma_es"):
@@ -306,6 +323,36 @@ def _rungs(experiment: "config.Experiment", made: Plan) -> Rungs | Population | 
         _check_population(options, made.parameters)
         return Population(made.parameters, where, options, made.is_final)
     return Rungs(options.stopping, where, options.factor)
+
+
+def _race(made: Plan) -> Race | None:
+    """Returns the rules by which seeds are added.
+
+    Raises:
+        ConfigError: the configurations cannot be compared in this way.
+    """
+    options = made.options
+    if options.stopping != "race":
+        return None
+    rule = "StudyConfig.stopping = 'race'"
+    if not made.objective.metric:
+        raise ConfigError(f"{rule} needs TrainerConfig.best_checkpoint_eval_metric")
+    if options.folds:
+        raise ConfigError(f"{rule} cannot be combined with folds, which are not independent")
+    if options.strategy in ("tpe", "cma_es"):
+        raise ConfigError(
+            f"{rule} cannot be combined with StudyConfig.strategy = {options.strategy!r}, which "
+            "needs all seeds of a configuration to choose the next one"
+        )
+    if len(made.seeds) < sequential.LEAST:
+        raise ConfigError(
+            f"{rule} needs at least {sequential.LEAST} seeds in {{seeds}}, the maximum for each "
+            "configuration",
+            seeds=None,
+        )
+    if made.size < 2 * len(made.seeds):
+        raise ConfigError(f"{rule} needs at least two configurations")
+    return Race(len(made.seeds), options.level, options.margin)
 
 
 def _check_population(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from runner.core import console, text
 from runner.reporting import table
 from runner.run_directory.state import FINISHED, State
-from runner.studies import plan, trial
+from runner.studies import trial
 from runner.studies.trial import Trial
 
 _ENDED = (*FINISHED, State.DIVERGED, State.REJECTED, State.FAILED)
@@ -79,7 +79,7 @@ class Board:
     def _whole(self, trials: Sequence[Trial], running: Mapping[int, int]) -> str:
         over = sum(each.state in _ENDED for each in trials)
         words = [f"{over} of {self._size} trials", f"running {', '.join(map(str, running)) or '-'}"]
-        known = [(value, each) for each in trials if (value := plan.worth(each)) is not None]
+        known = [(value, each) for each in trials if (value := trial.worth(each)) is not None]
         if known:
             best = min(known, key=lambda pair: pair[0])[1]
             if best.best:

@@ -13,6 +13,8 @@ from runner.core import sizes
 from runner.core import text as words
 from runner.errors import ConfigError
 
+FILE = "gin_file"
+"""The parameter of a trial whose configuration is in its own config.gin."""
 _BEYOND = 2**63  # too large for an int in a configuration
 MOST = 10_000
 """The largest number of trials in a study."""

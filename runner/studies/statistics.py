@@ -199,6 +199,28 @@ def needed(
     return enough
 
 
+def detectable(n: int, *, confidence: float = CONFIDENCE) -> float:
+    """Returns the mean that a t test of n values detects with a probability of `POWER`.
+
+    Args:
+        n: The number of values, at least 2.
+        confidence: One minus the test's level.
+
+    Returns:
+        The mean, in standard deviations of the values.
+    """
+    low, high = 0.0, 1.0
+    while _power(high, n, confidence, 1) < POWER:
+        low, high = high, 2 * high
+    for _ in range(50):
+        middle = (low + high) / 2
+        if _power(middle, n, confidence, 1) < POWER:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
 def _power(effect: float, n: int, confidence: float, groups: int) -> float:
     """Returns the power of n values (per group) for an effect in standard deviations."""
     degrees, shift = groups * (n - 1), abs(effect) * math.sqrt(n / groups)

@@ -211,7 +211,7 @@ class Workshop:
                 if (key := _key(facts)) not in there:
                     there.add(key)
                     facts = {"number": number, **facts, "objective": list(self._plan.objective)}
-                    folder = creation.create(self._call, facts)
+                    folder = creation.create(self._call, facts, self._plan.gin(facts))
                     self.trials.append(trial.read(folder))
                     number += 1
         self._is_planned = True
@@ -236,7 +236,9 @@ class Workshop:
         """Tests the chosen configuration once all training is done."""
         self._is_tested_elsewhere = False
         no_data = self._call.config.run.test.data is None
-        if not self._is_planned or self._is_set_aside or no_data or self.data_set:
+        if not self._plan.is_tested or no_data or self.data_set:
+            return
+        if not self._is_planned or self._is_set_aside:
             return
         mine = {job.one.folder.name for job in self._jobs} | self.untested.keys()
         for one in testing.due(self.trials):

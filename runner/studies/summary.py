@@ -17,7 +17,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from runner.run_directory.state import ACTIVE, FINISHED, State
-from runner.studies import metric_bounds, statistics
+from runner.studies import metric_bounds, race, statistics
+from runner.studies.race import Standing
+from runner.studies.sequential import Judgement
 from runner.studies.statistics import Bounds, Difference, Spread
 from runner.studies.trial import Objective, Trial
 
@@ -81,6 +83,7 @@ class Summary:
             value there of all trials that finished, are paused or diverged, or NaN if none has a
             finite value.
         bounds: The bounds of each metric.
+        race: The state of the race between the configurations, or None if all have all seeds.
     """
 
     trials: Sequence[Trial]
@@ -89,6 +92,7 @@ class Summary:
     configurations: Sequence[Configuration]
     worst: Mapping[At, float]
     bounds: Mapping[str, Bounds]
+    race: Standing | None = None
 
     @property
     def chosen(self) -> Configuration | None:
@@ -123,6 +127,12 @@ class Summary:
         chosen = self.chosen
         if chosen is None or len(chosen.scores) < 2 or chosen.replaced:
             return []
+        if self.race:
+            return [
+                (each, _as_difference(self.race.judged[0, index], self.objective))
+                for index, each in enumerate(self.configurations)
+                if (0, index) in self.race.judged
+            ]
         ended = [each for each in self.configurations[1:] if each.is_finished and each.scores]
         others = [each for each in ended if not each.replaced]
         overlap, comparisons = _overlap(self.trials), len(others)
@@ -165,8 +175,29 @@ def of(trials: Sequence[Trial]) -> Summary:
     )
     name = _naming(trials)
     made = [_configuration([*same.values()], name, found) for same in groups.values()]
-    ordered = sorted(made, key=lambda each: _rank(each, objective))
-    return dataclasses.replace(found, configurations=ordered)
+    rules = race.Race.read(trials[-1].more) if trials else None
+    remaining = rules.standing(_by_seed(made)).remaining if rules else range(len(made))
+    among = {made[index].name for index in remaining}
+    ordered = sorted(made, key=lambda each: (each.name not in among, *_rank(each, objective)))
+    standing = rules.standing(_by_seed(ordered)) if rules else None
+    return dataclasses.replace(found, configurations=ordered, race=standing)
+
+
+def _by_seed(configurations: Sequence[Configuration]) -> list[list[float]]:
+    """Returns the scores of each configuration, as for `Race.standing`."""
+    most = max(configurations, key=lambda each: len(each.trials))
+    seeds = [each.seed for each in most.trials]
+    return [race.scores(each.trials, seeds, _has_ended) for each in configurations]
+
+
+def _has_ended(one: Trial) -> bool:
+    return one.state in (*FINISHED, State.DIVERGED, State.REJECTED, State.FAILED)
+
+
+def _as_difference(judged: Judgement, objective: Objective) -> Difference:
+    """Returns a comparison in units of the metric, the first configuration minus the second."""
+    low, high = sorted((objective.worse(judged.low), objective.worse(judged.high)))
+    return Difference(judged.n, objective.worse(judged.mean), low, high)
 
 
 def _worst(trials: Iterable[Trial], objective: Objective, at: At) -> float:

@@ -6,6 +6,7 @@ the files that every run has.
 
 import dataclasses
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -136,6 +137,20 @@ def described(parameters: Mapping[str, Any], seed: int, fold: int | None) -> str
     """Returns a short text such as `initial_learning_rate=0.01,seed=0`."""
     held_out = f"fold={fold}" if fold is not None else ""
     return ",".join(filter(None, [space.described(parameters), f"seed={seed}", held_out]))
+
+
+def worth(one: Trial) -> float | None:
+    """Returns a trial's best value, where lower is better, or None if unknown.
+
+    A diverged trial and a NaN are infinite, the worst value.
+    """
+    if one.state == State.DIVERGED:
+        return math.inf
+    name = one.objective.metric
+    value = one.best.get(name, one.last.get(name))
+    if value is None:
+        return None
+    return math.inf if math.isnan(value) else one.objective.worse(value)
 
 
 def write(folder: Path, facts: Mapping[str, Any]) -> None:

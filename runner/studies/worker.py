@@ -40,7 +40,11 @@ def arguments(
         threads: How many threads an op may use. 0 uses the configured number.
         pause_at: The step at which the trial pauses, or 0 if it does not pause.
     """
-    found = [f"--gin_params={space.gin(*each)}" for each in facts["parameters"].items()]
+    found = [
+        f"--gin_params={space.gin(name, value)}"
+        for name, value in facts["parameters"].items()
+        if name != space.FILE
+    ]
     values = ["run.study=null", "run.notify=''", f"run.seed={facts['seed']}"]
     values.append("run.test.at_end=false")
     values += [f"{path}={json.dumps(value)}" for path, value in divided.items()]

@@ -3,7 +3,7 @@ import pathlib
 
 import pytest
 
-from runner.studies import plan, trial
+from runner.studies import trial
 
 NAN = math.nan
 
@@ -24,4 +24,4 @@ def test_what_diverged_or_is_no_number_counts_as_the_worst(state, best, last, wo
     one = trial.Trial(
         0, pathlib.Path(), {}, 0, None, state, best=best, last=last, objective=objective
     )
-    assert plan.worth(one) == worth
+    assert trial.worth(one) == worth

@@ -118,6 +118,15 @@ def number(name: str, text: str) -> int:
     return int(text)
 
 
+def jobs(name: str, text: str) -> int:
+    """Parses a number of jobs, or auto, which is 0."""
+    if text == "auto":
+        return 0
+    if not re.fullmatch(r"\d{1,9}", text):
+        raise ConfigError(f"{{{name}}}: expected a number or auto", **{name: text})
+    return int(text)
+
+
 def steps(name: str, text: str) -> tuple[int, int]:
     """Parses the first and the last of a range of steps."""
     if not re.fullmatch(r"\d+:\d+", text):

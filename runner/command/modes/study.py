@@ -25,14 +25,6 @@ def _seeds(name: str, text: str) -> list[int]:
     )
 
 
-def _jobs(name: str, text: str) -> int:
-    if text == "auto":
-        return 0
-    if not re.fullmatch(r"\d{1,9}", text):
-        raise ConfigError(f"{{{name}}}: expected a number or auto", **{name: text})
-    return int(text)
-
-
 class Options(groups.InDirectory):
     """The search space. `StudyConfig` has the same settings and more."""
 
@@ -69,7 +61,7 @@ class Options(groups.InDirectory):
         None,
         "number of trials to run in parallel, or auto (the default)",
         "N",
-        parse=_jobs,
+        parse=options_of.jobs,
         sets={"run.study.jobs": None},
     )
 
