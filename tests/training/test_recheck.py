@@ -40,6 +40,21 @@ def test_rechecked_training_has_the_same_bits(tmp_path, strategy):
         assert not Run(tmp_path / name).corruptions
 
 
+def test_a_model_with_embeddings_and_attention_repeats_its_steps(tmp_path):
+    values = {
+        **{"EpochsConfig.train": 0, "TrainerConfig.train_steps": 8},
+        **{"EpochsConfig.validation_interval": 0, "TrainerConfig.validation_interval": 8},
+        "ModelConfig.type": "bert_spc",
+    }
+    for name, every in (("never", 0), ("all", 1)):
+        bindings = [f"{key} = {value!r}" for key, value in values.items()]
+        bindings.append(f"RunConfig.recheck_every = {every}")
+        made = runner.load(["aspects_tiny_bert.gin"], bindings)
+        runner.run(made, tmp_path / name, "train_and_eval")
+    assert state(tmp_path / "all", 8) == state(tmp_path / "never", 8)
+    assert not Run(tmp_path / "all").corruptions
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_every_flipped_bit_is_found(tmp_path, seed):
     struck = flips.Flips([seed % 3], random.Random(seed))
