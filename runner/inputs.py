@@ -83,6 +83,11 @@ class DataConfig(config_definitions.DataConfig):
     """
 
     start_step: int = setting(0, "The step of the first batch. Not for users: the trainer sets it.")
+    augmentation_seed: int = setting(
+        -1,
+        "Seeds the random changes to examples. -1: `seed`. Not for users: "
+        "`RunConfig.augmentation_seed` sets it.",
+    )
     repeated_steps: int = setting(
         0,
         "Training repeats the batches of the first N steps, where N is this value. 0: no "
@@ -519,11 +524,12 @@ def _training(
         loaded = read(index)
         return augment_in_graph(loaded, *seeds) if augment_in_graph else loaded
 
+    augmentation_seed = getattr(config, "augmentation_seed", -1)  # any Config may describe data
     elements = order.elements(
         drawn,
         share,
         size=size,
-        seed=config.seed or 0,
+        seed=augmentation_seed if augmentation_seed >= 0 else config.seed or 0,
         start_step=config.start_step,
         repeated_steps=config.repeated_steps,
         block=block,

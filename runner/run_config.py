@@ -711,8 +711,20 @@ class RunConfig(base_config.Config):
     )
     seed: int = setting(
         0,
-        "Seeds the weights, the order of training examples and everything else that is random.",
+        "Seeds the weights, dropout, and everything random without a seed below.",
         allowed=number(at_least=0, below=2**32),
+    )
+    data_seed: int = setting(
+        -1,
+        "Seeds the order of training examples. With a `tf.data` pipeline of the task, it also "
+        "seeds the random changes to them. -1: `seed`.",
+        allowed=number(at_least=-1, below=2**32),
+    )
+    augmentation_seed: int = setting(
+        -1,
+        "Seeds the random changes to examples of `runner.inputs` and in-memory data. -1: the seed "
+        "of their order.",
+        allowed=number(at_least=-1, below=2**32),
     )
     deterministic: bool = setting(
         True,

@@ -57,6 +57,7 @@ def training(
     reading: windows.Reading = _ALL,
     limit: int = 0,
     seed: int = 0,
+    augmentation_seed: int = -1,
     threads: int | None = None,
     determinism: Determinism | None = None,
     by_index: bool = False,
@@ -71,6 +72,7 @@ def training(
         reading: What to read from the data.
         limit: Repeats this many first batches, or 0 for no limit.
         seed: Used if `data` has none, and as TensorFlow's seed.
+        augmentation_seed: As for `RunConfig`.
         threads: The size of a private thread pool. None uses TensorFlow's.
         determinism: Records whether determinism was kept, and the placements of the inputs.
         by_index: Whether to find TFRecords by index if the task reads them in its own pipeline.
@@ -81,6 +83,8 @@ def training(
     """
     if reading.seed is not None:
         seed = reading.seed
+    if augmentation_seed >= 0 and hasattr(data, "augmentation_seed"):
+        data = data.replace(augmentation_seed=augmentation_seed)
     if getattr(data, "seed", 0) is None or (reading.seed is not None and hasattr(data, "seed")):
         data = data.replace(seed=seed)
     kept = determinism or Determinism()

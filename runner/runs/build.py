@@ -153,18 +153,23 @@ def training_inputs(
     determinism: Determinism,
 ) -> pipeline.Inputs:
     """Returns the training inputs from `step` on. Call it in the scope."""
-    return pipeline.training(
+    run = config.run
+    made = pipeline.training(
         task,
         multitask.train_data(config.task),
         step=step,
         reading=reading,
         limit=config.run.limit_train,
-        seed=config.run.seed,
+        seed=run.seed if run.data_seed < 0 else run.data_seed,
+        augmentation_seed=run.augmentation_seed,
         threads=config.runtime.dataset_num_private_threads,
         determinism=determinism,
         by_index=config.run.inputs == "indexed",
         max_bad_examples=config.run.max_bad_examples,
     )
+    if run.data_seed >= 0:
+        strategy.set_seed(run.seed)  # that of the order was set to build the pipeline
+    return made
 
 
 def build_pruning(

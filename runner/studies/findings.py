@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from runner.core import layout
 from runner.core.text import counted, some
 from runner.run_directory.state import ACTIVE, FINISHED, State
-from runner.studies import space, statistics
+from runner.studies import space, statistics, variance
 from runner.studies.statistics import Difference
 from runner.studies.summary import At, Configuration, Summary, is_spoilt
 from runner.studies.trial import Trial
@@ -25,6 +25,8 @@ def comparisons(found: Summary) -> list[str]:
         return []
     if any(space.FILE in each.parameters for each in found.trials):
         return [f"the decisions about these configurations are in {layout.DECISIONS}"]
+    if variance.varies_seeds_only(found.trials):
+        return _variance(found)
     if any(each.lineage for each in found.trials):
         return [
             "members of a population copy each other, so their differences cannot be tested. To "
@@ -45,6 +47,20 @@ def comparisons(found: Summary) -> list[str]:
             f"not compared, because some of their trials are scored as the worst: {some(left_out)}"
         )
     return lines
+
+
+def _variance(found: Summary) -> list[str]:
+    """Describes how much each seed contributes to the variance, the largest share first."""
+    metric = found.objective.metric
+    components = variance.of(found.trials, metric)
+    if not components:
+        return ["the shares of the seeds need a result for each combination of at least two values"]
+    parts = [
+        f"{each.seed or 'interactions of the seeds'} {100 * each.share:.0f} % "
+        f"(standard deviation {each.std:.2g})"
+        for each in sorted(components, key=lambda each: -each.share)
+    ]
+    return [f"variance of {metric}: {', '.join(parts)}"]
 
 
 def sentence(found: Summary, ours: Configuration, theirs: Configuration, gap: Difference) -> str:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from runner.core import files, layout, text
 from runner.reporting import arrow, table
-from runner.studies import across, findings
+from runner.studies import across, findings, variance
 from runner.studies.statistics import Difference, Spread
 from runner.studies.summary import Configuration, Summary
 from runner.studies.trial import Trial
@@ -192,6 +192,7 @@ def as_dict(found: Summary, rows: Sequence[across.Across] = ()) -> dict[str, Any
             for each, gap in found.differences
             if chosen
         ],
+        **({"variance": shares} if (shares := _shares(found)) else {}),
         "lineages": [
             {"trial": each.number, **each.lineage._asdict()}
             for each in found.trials
@@ -199,6 +200,13 @@ def as_dict(found: Summary, rows: Sequence[across.Across] = ()) -> dict[str, Any
         ],
         "notes": findings.notes(found),
     }
+
+
+def _shares(found: Summary) -> list[dict[str, Any]]:
+    """Returns the shares of the seeds in the variance, if the study compares seeds."""
+    if not variance.varies_seeds_only(found.trials):
+        return []
+    return [each._asdict() for each in variance.of(found.trials, found.objective.metric)]
 
 
 def _entry(each: Configuration, *, shows_test: bool) -> dict[str, Any]:

@@ -1,0 +1,145 @@
+"""Reruns results of experiments/results, and compares them with the recorded ones.
+
+    python -m scripts.results run mnist_convnet --data=mnist.npz --seeds=0
+    python -m scripts.results table
+
+`run` trains each row of a result's `result.json` with some of its seeds. A result agrees if its
+mean lies within the interval in which the recorded seeds predict it (95 %), or if all its scores
+are equal to the recorded ones. The exit code is 1 if a row does not agree. `--record` stores the
+scores of the run instead. `table` prints the table of the manual.
+"""
+
+import argparse
+import json
+import math
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from runner.core import files
+from runner.studies import statistics
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "experiments" / "results"
+_FILE = "result.json"
+
+
+def train(name: str, flags: Sequence[str], seed: int) -> dict[str, Any]:
+    """Runs the script of a result with a seed, and returns what it prints as JSON."""
+    with tempfile.TemporaryDirectory(prefix="results-") as folder:
+        command = [sys.executable, str(RESULTS / name / "train.py"), *flags]
+        command += [f"--seed={seed}", f"--model_dir={folder}/run"]
+        paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+        environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": paths}
+        done = subprocess.run(command, capture_output=True, env=environment, text=True)
+    if done.returncode:
+        raise SystemExit(f"{name} ended with {done.returncode}:\n{done.stderr[-2000:]}")
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def agrees(row: dict[str, Any], scores: dict[str, float]) -> bool:
+    """Returns whether scores by seed agree with the recorded ones."""
+    known = row["scores"]
+    if all(known.get(seed) == score for seed, score in scores.items()):
+        return True
+    recorded, mean = statistics.spread([*known.values()]), sum(scores.values()) / len(scores)
+    # spread().high is a t interval of the mean; a further mean of k seeds varies by 1/k more.
+    wider = math.sqrt((1 / len(scores) + 1 / recorded.n) / (1 / recorded.n))
+    return abs(mean - recorded.mean) <= wider * (recorded.high - recorded.mean)
+
+
+def run(given: argparse.Namespace) -> int:
+    """Runs the rows of a result. Returns the exit code."""
+    path = RESULTS / given.name / _FILE
+    result = json.loads(path.read_text())
+    agree = True
+    for row in result["rows"]:
+        if given.row and row["name"] not in given.row:
+            continue
+        flags = [*row["flags"], *([f"--data={given.data}"] if given.data else [])]
+        scores: dict[str, float] = {}
+        others: dict[str, dict[str, float]] = {name: {} for name in row.get("others", {})}
+        seconds = []
+        for seed in given.seeds or map(int, row["scores"]):
+            found = train(given.name, flags, seed)
+            scores[str(seed)] = found[row["metric"]]
+            seconds.append(found["seconds"])
+            for name, values in others.items():
+                values[str(seed)] = found[name]
+            print(f"{row['name']} seed {seed}: {row['metric']} {scores[str(seed)]}", flush=True)
+        if given.record:
+            own = {"scores": scores, "seconds": round(sum(seconds) / len(seconds))}
+            row.update({**own, **({"others": others} if others else {})})
+            continue
+        same = sum(row["scores"].get(seed) == score for seed, score in scores.items())
+        fits = agrees(row, scores)
+        agree = agree and fits
+        said = "agrees" if fits else "does NOT agree"
+        print(f"{row['name']}: {said}; {same} of {len(scores)} scores are equal to the recorded")
+    if given.record:
+        result |= {"date": time.strftime("%Y-%m-%d"), "machine": machine()}
+        files.write_json(path, result)
+    return 0 if agree else 1
+
+
+def machine() -> str:
+    """Describes this machine and the versions that matter."""
+    import tensorflow as tf
+
+    cores = f"{os.cpu_count()} cores ({platform.machine()})"
+    return f"{cores}, Python {platform.python_version()}, TensorFlow {tf.__version__}"
+
+
+def table() -> list[str]:
+    """Returns the lines of the table of all results."""
+    lines = [
+        "| result | metric | published | here: mean, 95 % interval | seeds | minutes per seed |",
+        "|---|---|---|---|---:|---:|",
+    ]
+    for path in sorted(RESULTS.glob(f"*/{_FILE}")):
+        result = json.loads(path.read_text())
+        for row in result["rows"]:
+            lines.append(_line(path.parent.name, row, row["name"], row["scores"]))
+            for name, scores in row.get("others", {}).items():
+                lines.append(_line("", row, f"{row['name']}, {name}", scores))
+    return lines
+
+
+def _line(folder: str, row: dict[str, Any], name: str, scores: dict[str, float]) -> str:
+    found = statistics.spread([*scores.values()])
+    shown = f"[{name}](#{folder.replace('_', '-')})" if folder else name
+    value = f"{found.mean:.4g}"
+    if found.n > 1:
+        value += f", {found.low:.4g} to {found.high:.4g}"
+    published = row["published"] if folder else ""
+    minutes = f"{row['seconds'] / 60:.1f}" if folder else ""
+    return f"| {shown} | {row['metric']} | {published} | {value} | {found.n} | {minutes} |"
+
+
+def main() -> int:
+    """Runs the command."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    one = commands.add_parser("run")
+    one.add_argument("name", choices=sorted(each.name for each in RESULTS.iterdir()))
+    one.add_argument("--data", help="the data, if the script needs some")
+    one.add_argument("--row", action="append", help="only this row; repeatable")
+    one.add_argument("--seeds", type=lambda text: [int(each) for each in text.split(",")])
+    one.add_argument("--record", action="store_true", help="store the scores")
+    commands.add_parser("table")
+    given = parser.parse_args()
+    if given.command == "run":
+        return run(given)
+    print("\n".join(table()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
