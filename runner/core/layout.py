@@ -23,6 +23,7 @@ MODEL = "model.json"  # the layers of the model passed to runner.fit
 TRACEBACK = "traceback.txt"
 NOTIFY_LOG = "notify.log"
 REPORT = "report.html"
+CRATE = "crate.zip"
 
 TRAIN = "train"
 VALIDATION = "validation"
@@ -123,7 +124,7 @@ def is_of_run(name: str) -> bool:
     """Returns whether the run wrote a file or directory of this name in its directory."""
     if name.startswith((f"{CHECKPOINT_NAME}-", "events.out.tfevents.")):
         return True
-    return name in (*_FILES, REPORT) or is_part(name)
+    return name in (*_FILES, REPORT, CRATE) or is_part(name)
 
 
 def check(folder: Path) -> None:

@@ -18,10 +18,16 @@ class Options(groups.Watching):
     section = "Options of report"
     output: Path | None = option(
         None,
-        "the .html file to write. Default: report.html in the run's directory",
+        "the file to write. Default: report.html, or crate.zip, in the run's directory",
         "FILE",
         parse=options_of.path,
         without="report.html in the run's directory",
+    )
+    format: str = option(
+        "html",
+        "the format: an HTML page (the default), or a Workflow Run RO-Crate, a .zip file with "
+        "what others need to check and repeat the run or study",
+        choices=("html", "ro-crate"),
     )
     runs: Sequence[Path] = option(
         (),
@@ -33,12 +39,22 @@ class Options(groups.Watching):
 
     def __init__(self, **values: Any) -> None:
         super().__init__(**values)
-        if self.output and self.output.suffix not in (".html", ".htm"):
-            raise ConfigError("{output}: must end with .html", output=str(self.output))
+        ends = (".zip",) if self.format == "ro-crate" else (".html", ".htm")
+        if self.output and self.output.suffix not in ends:
+            raise ConfigError(f"{{output}}: must end with {ends[0]}", output=str(self.output))
+        if self.format == "ro-crate" and (self.runs or self.watch):
+            raise ConfigError(
+                "--format=ro-crate records the run or study in --model_dir, once: omit --runs and "
+                "--watch"
+            )
 
 
 def report(call: Call, options: Options) -> Outcome:
     """Writes a self-contained HTML report about a run, several runs or a study."""
+    if options.format == "ro-crate":
+        from runner.inspection import crate
+
+        return Outcome(crate.write(call.model_dir, options.output))
     from runner.inspection import report
 
     return Outcome(report.report(call.model_dir, options.runs, options.output, watch=options.watch))
