@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.core import files
-from runner.studies import statistics
+from runner.studies import metric_bounds, statistics
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "experiments" / "results"
@@ -66,17 +66,20 @@ def run(given: argparse.Namespace) -> int:
         flags = [*row["flags"], *([f"--data={given.data}"] if given.data else [])]
         scores: dict[str, float] = {}
         others: dict[str, dict[str, float]] = {name: {} for name in row.get("others", {})}
-        seconds = []
+        seconds, folds = [], {}
         for seed in given.seeds or map(int, row["scores"]):
             found = train(given.name, flags, seed)
             scores[str(seed)] = found[row["metric"]]
             seconds.append(found["seconds"])
             for name, values in others.items():
                 values[str(seed)] = found[name]
+            if "folds" in found:
+                folds[str(seed)] = found["folds"]
             print(f"{row['name']} seed {seed}: {row['metric']} {scores[str(seed)]}", flush=True)
         if given.record:
             own = {"scores": scores, "seconds": round(sum(seconds) / len(seconds))}
             row.update({**own, **({"others": others} if others else {})})
+            row.update({"folds": folds} if folds else {})
             continue
         same = sum(row["scores"].get(seed) == score for seed, score in scores.items())
         fits = agrees(row, scores)
@@ -108,12 +111,35 @@ def table() -> list[str]:
         for row in result["rows"]:
             lines.append(_line(path.parent.name, row, row["name"], row["scores"]))
             for name, scores in row.get("others", {}).items():
-                lines.append(_line("", row, f"{row['name']}, {name}", scores))
+                lines.append(_line("", row, f"{row['name']}: {name}", scores))
+                if gap := _difference(row, name):
+                    lines.append(
+                        f"| {row['name']}: difference to {name} | {row['metric']} | | {gap}"
+                    )
     return lines
 
 
+def _difference(row: dict[str, Any], name: str) -> str:
+    """Returns the end of the line about the difference to another model, paired by folds."""
+    folds = row.get("folds", {})
+    if not folds:
+        return ""
+    ours, theirs = (
+        {
+            (seed, fold): score
+            for seed, each in folds.items()
+            for fold, score in enumerate(each[key])
+        }
+        for key in (row["metric"], name)
+    )
+    count = len(ours) // len(folds)
+    gap = statistics.difference(ours, theirs, overlap=1 / (count - 1))
+    return f"{gap.mean:+.4f}, {gap.low:+.4f} to {gap.high:+.4f} | {len(folds)} | |"
+
+
 def _line(folder: str, row: dict[str, Any], name: str, scores: dict[str, float]) -> str:
-    found = statistics.spread([*scores.values()])
+    values = [*scores.values()]
+    found = statistics.spread(values, bounds=metric_bounds.of(row["metric"], values))
     shown = f"[{name}](#{folder.replace('_', '-')})" if folder else name
     value = f"{found.mean:.4g}"
     if found.n > 1:
