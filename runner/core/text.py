@@ -1,7 +1,9 @@
 """Formats numbers and lists for people. Standard library only."""
 
+import math
 import re
 from collections.abc import Sequence
+from typing import Any
 
 _LONGEST_QUOTE = 80  # characters, enough to recognize the value
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -28,6 +30,15 @@ def seconds(written: str) -> int | None:
 def short(number: float) -> str:
     """Formats three digits and a prefix: `25.6 M`."""
     return _prefixed(number, "").rstrip()
+
+
+def number(value: Any) -> str:
+    """Formats four digits, a dash for None, the name of a non-finite number, or other text."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    return f"{value:,.4g}" if math.isfinite(value) and abs(value) < 1e6 else f"{value:.4g}"
 
 
 def size(count: float) -> str:

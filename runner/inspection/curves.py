@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from runner.core import text
 from runner.history import records
 from runner.run_directory.run import Columns, Run
 
@@ -191,13 +192,4 @@ def _named(value: float) -> str:
 
 def values(metrics: Mapping[str, float]) -> list[tuple[str, str]]:
     """Returns metrics with their values as text, sorted by name."""
-    return [(name, number(value)) for name, value in sorted(metrics.items())]
-
-
-def number(value: Any) -> str:
-    """Formats four digits, a dash for None, the name of a non-finite number, or other text."""
-    if value is None:
-        return "-"
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return str(value)
-    return f"{value:,.4g}" if math.isfinite(value) and abs(value) < 1e6 else f"{value:.4g}"
+    return [(name, text.number(value)) for name, value in sorted(metrics.items())]

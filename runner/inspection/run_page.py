@@ -7,10 +7,9 @@ from typing import Any
 
 from runner.core import layout, text
 from runner.history import records
-from runner.inspection import curves, page, pictures, predictions, timeline
+from runner.inspection import curves, outcome, page, pictures, predictions, timeline
 from runner.run_directory import goodput
 from runner.run_directory.run import Run
-from runner.run_directory.state import State
 from runner.storage import display_names
 
 _DECISIONS = (
@@ -18,13 +17,6 @@ _DECISIONS = (
     *(records.Stop, records.Drop),
 )
 _LONGEST_DIFF = 20_000  # characters
-_METRICS = 500  # rows in the table of best and last
-_AT = {
-    State.PENDING: "Started, at",
-    State.RUNNING: "Running, at",
-    State.UNRESPONSIVE: "No heartbeat since",
-}
-
 Rows = list[tuple[str, ...]]
 
 
@@ -53,12 +45,12 @@ def render(run: Run, *, refresh: int = 0) -> str:
         refresh=refresh,
         title=run.name,
         state=run.state,
-        sentences=[sentence(run)],
+        sentences=[outcome.sentence(run)],
         problems=[*run.problems, *problems],
         sections=[(key, name) for key, (name, there) in sections.items() if there],
         figures=list(_figures(run)),
         chart_names=[chart["name"] for chart in charts],
-        results=results(run),
+        results=outcome.results(run),
         predictions=found,
         pictures=drawn,
         time=page.time_rows(run.time),
@@ -70,47 +62,16 @@ def render(run: Run, *, refresh: int = 0) -> str:
     )
 
 
-def sentence(run: Run) -> str:
-    """Summarizes the run: `Done at step 2,000: best accuracy 0.97 at step 1,400, ...`."""
-    end = f" of {run.train_steps:,}" if run.train_steps and run.step < run.train_steps else ""
-    said = f"{_AT.get(run.state, f'{run.state.capitalize()} at')} step {run.step:,}{end}"
-    if run.reason and run.state != State.UNRESPONSIVE:
-        said += f" ({run.reason})"
-    if metric := _decisive(run):
-        last = run.evaluations[-1]
-        parts = [f"final {metric} {curves.number(last.metrics.get(metric))}"]
-        if run.best:
-            value = curves.number(run.best.metrics.get(metric))
-            parts.insert(0, f"best {metric} {value} at step {run.best.step:,}")
-        said += f": {', '.join(parts)}"
-    if run.time.starts:
-        said += f". {_capital(goodput.sentence(run.time))}"
-    return f"{said}."
-
-
-def _capital(said: str) -> str:
-    return said[:1].upper() + said[1:]
-
-
-def _decisive(run: Run) -> str:
-    """Returns the metric to report, or an empty string if there is none."""
-    if not run.evaluations:
-        return ""
-    metrics = run.evaluations[-1].metrics
-    names = [run.rule.metric] if run.rule else []
-    return next((name for name in (*names, "validation_loss", *metrics) if name in metrics), "")
-
-
 def _figures(run: Run) -> Iterator[tuple[str, str, str]]:
     """Yields name, value and note of the key figures."""
     end = f"of {run.train_steps:,}" if run.train_steps else ""
     yield "step", f"{run.step:,}", end
-    if metric := _decisive(run):
+    if metric := outcome.decisive(run):
         if run.best:
             best = run.best.metrics.get(metric)
-            yield f"best {metric}", curves.number(best), f"step {run.best.step:,}"
+            yield f"best {metric}", text.number(best), f"step {run.best.step:,}"
         last = run.evaluations[-1]
-        yield f"last {metric}", curves.number(last.metrics.get(metric)), f"step {last.step:,}"
+        yield f"last {metric}", text.number(last.metrics.get(metric)), f"step {last.step:,}"
     if run.time.starts:
         if not math.isnan(run.time.share):
             yield "time spent training", f"{run.time.share:.0%}", ""
@@ -118,38 +79,9 @@ def _figures(run: Run) -> Iterator[tuple[str, str, str]]:
         yield "duration", goodput.shown(run.time.seconds), starts
     rates = sorted(x for x in run.training.get("steps_per_second", ()) if x is not None)
     if rates:
-        yield "steps per second", curves.number(rates[len(rates) // 2]), "median"
+        yield "steps per second", text.number(rates[len(rates) // 2]), "median"
     if isinstance(count := run.overview.get("parameters"), int):
         yield "parameters", text.short(count), ""
-
-
-def results(run: Run) -> dict[str, Any] | None:
-    """Returns the metrics of the best and last evaluation and the tests, or None without any."""
-    columns: list[tuple[str, Mapping[str, float]]] = []
-    if run.best:
-        columns.append((f"best, step {run.best.step:,}", run.best.metrics))
-    if run.evaluations:
-        step = run.evaluations[-1].step
-        newest: dict[str, float] = {}
-        for row in run.evaluations:
-            newest.update(row.metrics if row.step == step else {})
-        columns.append((f"last, step {step:,}", newest))
-    for test in run.tests:
-        columns.append((f"test of the {test.weights} weights, step {test.tested:,}", test.metrics))
-    if not columns:
-        return None
-    names = sorted({name for _, metrics in columns for name in metrics})
-    if run.rule and run.rule.metric in names:
-        names.insert(0, names.pop(names.index(run.rule.metric)))
-    rows = [
-        [name, *(curves.number(metrics.get(name)) for _, metrics in columns)]
-        for name in names[:_METRICS]
-    ]
-    more = f"and {len(names) - _METRICS:,} more metrics" if len(names) > _METRICS else ""
-    limited = [row.limited for row in run.evaluations if row.limited]
-    if limited:
-        more = f"{more} Evaluations of {limited[-1]:,} batches only.".strip()
-    return {"head": ["metric", *(name for name, _ in columns)], "rows": rows, "more": more}
 
 
 def _configuration(run: Run) -> dict[str, Any]:
@@ -190,8 +122,8 @@ def _overview(found: Mapping[str, Any]) -> dict[str, Any] | None:
             str(row.get("layer")),
             str(row.get("kind")),
             ", ".join("x".join(map(str, shape)) or "scalar" for shape in row.get("shapes") or ()),
-            curves.number(row.get("trainable")),
-            curves.number(row.get("not_trainable")),
+            text.number(row.get("trainable")),
+            text.number(row.get("not_trainable")),
         ]
         for row in found.get("layers") or ()
         if isinstance(row, Mapping)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from runner.core import text
-from runner.inspection import curves, page, run_page
+from runner.inspection import curves, outcome, page
 from runner.run_directory import goodput
 from runner.run_directory.run import Run
 from runner.storage import display_names
@@ -25,7 +25,7 @@ def render(runs: Sequence[Run], *, refresh: int = 0) -> str:
         refresh=refresh,
         title=f"{text.counted(len(runs), 'run')}: {text.some([run.name for run in runs])}",
         state="",
-        sentences=[f"{run.name}: {run_page.sentence(run)}" for run in runs[:3]],
+        sentences=[f"{run.name}: {outcome.sentence(run)}" for run in runs[:3]],
         sections=[
             ("runs", "Runs"),
             *([("curves", "Curves")] if charts else []),
@@ -56,7 +56,7 @@ def _table(runs: Sequence[Run]) -> dict[str, Any]:
     names = list({**first, **known})[:_METRICS]
     rows = []
     for run, row in zip(runs, shown, strict=True):
-        metrics = [curves.number(row.metrics.get(name) if row else None) for name in names]
+        metrics = [text.number(row.metrics.get(name) if row else None) for name in names]
         at = f"{row.step:,}" if row else "-"
         share = goodput.percent(run.time)
         rows.append([run.name, run.state, f"{run.step:,}", at, *metrics, share])

@@ -11,7 +11,7 @@ from pathlib import Path
 from runner.core import console, layout, streams, text
 from runner.errors import ConfigError
 from runner.history import records
-from runner.inspection import progress, run_page, runs_table, timeline
+from runner.inspection import outcome, progress, runs_table, timeline
 from runner.inspection.progress import Line, Study
 from runner.reporting import table
 from runner.run_directory import goodput, pulse, supervised
@@ -78,9 +78,9 @@ def _settle(board: progress.Board, lines: Sequence[Line]) -> None:
 def _one(folder: Path, line: Line) -> Results:
     """Shows one run in full, including its metrics and its time breakdown."""
     run = Run(folder, strict=False)
-    console.say(run_page.sentence(run))
+    console.say(outcome.sentence(run))
     console.say("\n".join([*_shown([line], is_one=True), *supervised.lines(run.workers)]))
-    if found := run_page.results(run):
+    if found := outcome.results(run):
         shown = [found["head"], *found["rows"][:12]]
         console.say("\n".join(table.aligned(shown, left=1, width=console.STDERR.width)))
     for row in run.corruptions:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from runner.core import text
 from runner.inspection import curves
 from runner.studies import summary
 from runner.studies.summary import Configuration, Summary
@@ -69,10 +70,10 @@ def _key(value: Any) -> str:
 
 def _said(found: Summary, each: Trial, names: Sequence[str]) -> str:
     values = [
-        f"{label} {curves.number(each.parameters.get(name))}"
+        f"{label} {text.number(each.parameters.get(name))}"
         for name, label in zip(names, short(names), strict=True)
     ]
-    reached = curves.number(score(found, each))
+    reached = text.number(score(found, each))
     parts = [f"trial {each.number}", *values, f"seed {each.seed}"]
     return ", ".join(
         [*parts, f"{found.objective.metric} {reached}", each.state, *_note(found, each)]

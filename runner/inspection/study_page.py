@@ -10,7 +10,7 @@ import numpy as np
 
 from runner.core import layout, text
 from runner.errors import RunnerError
-from runner.inspection import curves, page, study_charts
+from runner.inspection import page, study_charts
 from runner.run_directory import goodput
 from runner.run_directory.run import Run
 from runner.run_directory.state import ACTIVE, State
@@ -65,11 +65,11 @@ def sentence(found: Summary) -> str:
     spread = found.chosen.best.get(found.objective.metric, Spread(0))
     interval = ""
     if not math.isnan(spread.low):
-        low, high = curves.number(spread.low), curves.number(spread.high)
+        low, high = text.number(spread.low), text.number(spread.high)
         interval = f" (95 % interval {low} to {high}, {text.counted(spread.n, 'run')})"
     return (
         f"The best of {text.counted(len(found.configurations), 'configuration')} in {trials} is "
-        f"{found.chosen.name}: {found.objective.metric} {curves.number(spread.mean)}{interval}."
+        f"{found.chosen.name}: {found.objective.metric} {text.number(spread.mean)}{interval}."
     )
 
 
@@ -91,7 +91,7 @@ def _figures(found: Summary, states: Mapping[str, int]) -> list[tuple[str, str, 
     if found.chosen:
         spread = found.chosen.best.get(found.objective.metric, Spread(0))
         name = f"best {found.objective.metric}"
-        figures.append((name, curves.number(spread.mean), found.chosen.name))
+        figures.append((name, text.number(spread.mean), found.chosen.name))
     figures.append(("configurations", f"{len(found.configurations):,}", ""))
     return figures
 
@@ -137,7 +137,7 @@ def _mark(found: Summary, each: Configuration) -> str:
 
 
 def _number(value: float) -> str:
-    return "-" if math.isnan(value) else curves.number(value)
+    return "-" if math.isnan(value) else text.number(value)
 
 
 def _mean(each: Configuration, name: str) -> str:
@@ -148,7 +148,7 @@ def _mean(each: Configuration, name: str) -> str:
 def _interval(spread: Spread) -> str:
     if math.isnan(spread.low):
         return "-"
-    return f"{curves.number(spread.low)} to {curves.number(spread.high)}"
+    return f"{text.number(spread.low)} to {text.number(spread.high)}"
 
 
 def _rows(found: Summary) -> dict[str, Any]:
@@ -158,9 +158,9 @@ def _rows(found: Summary) -> dict[str, Any]:
     head += ["state", "step", f"best {found.objective.metric}".strip(), "reason"]
     rows = []
     for each in found.trials:
-        values = [curves.number(each.parameters.get(name)) for name in names]
-        fold = [curves.number(each.fold)] if folded else []
-        best = curves.number(each.best.get(found.objective.metric))
+        values = [text.number(each.parameters.get(name)) for name in names]
+        fold = [text.number(each.fold)] if folded else []
+        best = text.number(each.best.get(found.objective.metric))
         outcome = [each.state, f"{each.step:,}", best, each.reason]
         rows.append([str(each.number), *values, str(each.seed), *fold, *outcome])
     kept = _filled(rows, range(len(head) - 2))
