@@ -12,6 +12,7 @@ from runner.command import table
 from runner.core import layout
 from runner.run_directory import status
 from runner.run_directory.state import State
+from scripts import results
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -168,3 +169,12 @@ def test_pages_name_the_best_step_of_the_first_run(tmp_path, monkeypatch):
         *re.findall(r"exporting ckpt-(\d+)", text("exporting.md")),
     ]
     assert found == [f"{best:.0f}"] * 4
+
+
+def test_results_are_those_recorded():
+    page = text("results.md")
+    assert "\n".join(results.table()) in page
+    readme = (ROOT / "README.md").read_text().partition("## Results")[2].partition("\n## ")[0]
+    means = re.findall(r"\| ([\d.]+), [\d.]+ to [\d.]+ \|", readme)
+    assert len(means) == 3
+    assert all(f"| {mean.rstrip('0')}, " in page for mean in means)
