@@ -78,7 +78,7 @@ def write(folder: Path, output: Path | None = None) -> Results:
     crate = ROCrate(gen_preview=False, version="1.1")
     crate.name = folder.resolve().name
     crate.description = f"{'A study' if is_study else 'A training run'} of TensorFlow models"
-    crate.license = "The author of the run has not stated a license"
+    crate.license = "No license was stated"
     with tempfile.TemporaryDirectory(prefix="runner-") as scratch:
         made = _Crate(crate, Path(scratch), folder)
         digests = [made.add_run(run, is_main=run is runs[0]) for run in runs]
