@@ -24,7 +24,7 @@ def modes() -> Mapping[str, Mode]:
     for name in plugins.names(_PACKAGE):
         module = plugins.load(_PACKAGE, name)
         if mode := getattr(module, "MODE", None):
-            found.append(mode._replace(name=name))
+            found.append(mode._replace(name=name.removesuffix("_")))  # of import_
     return {mode.name: mode for mode in sorted(found, key=_order)}
 
 
