@@ -392,7 +392,7 @@ class EpochsConfig(base_config.Config):
 
 @dataclasses.dataclass
 class VariableGroupConfig(base_config.Config):
-    """Variables, selected by name, to freeze or to give a learning rate or an initializer."""
+    """Variables, selected by name, to freeze or to give their own values."""
 
     name: str = setting(
         "", "The group's name. Its learning rate is logged as `learning_rate/<name>`.", allowed=NAME
@@ -408,6 +408,12 @@ class VariableGroupConfig(base_config.Config):
         "Multiplies the current learning rate, including warmup, decay and drops. 0 leaves the "
         "variables unchanged.",
         allowed=SIZE,
+    )
+    weight_decay: float = setting(
+        0.0,
+        "Each update first subtracts this share of the weights, times the group's learning rate "
+        "(decoupled weight decay). It adds to that of the optimizer.",
+        allowed=number(at_least=0),
     )
     trainable: bool = setting(
         True,

@@ -129,11 +129,15 @@ def _groups(run: RunConfig) -> Iterator[Invalid]:
         if one.name in names and one.name:
             yield Invalid(path, one, "name", "is also the name of another group")
         names.add(one.name)
-        if one.trainable and one.rate_scale == 1 and not one.initializer:
-            needs = "has no effect without rate_scale, trainable = False or initializer"
+        changes = one.rate_scale != 1 or one.weight_decay
+        if one.trainable and not changes and not one.initializer:
+            needs = (
+                "has no effect without rate_scale, weight_decay, trainable = False or initializer"
+            )
             yield Invalid(path, one, "pattern", needs)
-        if not one.trainable and one.rate_scale != 1:
-            yield Invalid(path, one, "rate_scale", "has no effect with trainable = False")
+        if not one.trainable and changes:
+            field = "rate_scale" if one.rate_scale != 1 else "weight_decay"
+            yield Invalid(path, one, field, "has no effect with trainable = False")
 
 
 def _rates(run: RunConfig) -> Iterator[Invalid]:

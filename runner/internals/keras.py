@@ -320,8 +320,8 @@ def create_variables(
         optimizer.build(weights)
 
 
-def scale_rates(optimizer: tf_keras.optimizers.Optimizer, scale: Scale) -> None:
-    """Makes an optimizer multiply its learning rate by `scale(variable)` in each update.
+def change_updates(optimizer: tf_keras.optimizers.Optimizer, scale: Scale, decay: Scale) -> None:
+    """Makes an optimizer scale the learning rate of each variable, and decay the variable.
 
     The update rule stays the optimizer's own, with the scaled learning rate in place of the
     original. Weight decay by the learning rate is also scaled. The optimizer's variables stay the
@@ -330,17 +330,22 @@ def scale_rates(optimizer: tf_keras.optimizers.Optimizer, scale: Scale) -> None:
     Args:
         optimizer: Does not wrap another. No step has been traced.
         scale: Returns a constant factor for a variable.
+        decay: Returns the share of a variable, times its learning rate, that each update subtracts
+            before the optimizer's own rule.
     """
     part = _ScaledLegacy if is_legacy(optimizer) else _Scaled
     kind = type(optimizer)
     # An attribute of the instance would be saved in its checkpoints.
-    optimizer.__class__ = type(kind.__name__, (part, kind), {"scale": staticmethod(scale)})
+    optimizer.__class__ = type(
+        kind.__name__, (part, kind), {"scale": staticmethod(scale), "decay": staticmethod(decay)}
+    )
 
 
 class _ScaledLegacy(tf_keras.optimizers.legacy.Optimizer):
     """Prepares shared values once per scale, from which each update selects its own."""
 
     scale: Scale
+    decay: Scale
     _factor = 1.0
 
     def _decayed_lr(self, var_dtype: tf.DType) -> tf.Tensor:
@@ -356,20 +361,28 @@ class _ScaledLegacy(tf_keras.optimizers.legacy.Optimizer):
         return prepared
 
     def _resource_apply_dense(self, grad: tf.Tensor, var: tf.Variable, apply_state: Any) -> Any:
+        self._shrink(var)
         return super()._resource_apply_dense(grad, var, apply_state=apply_state[self.scale(var)])
 
     def _resource_apply_sparse_duplicate_indices(
         self, grad: tf.Tensor, var: tf.Variable, indices: tf.Tensor, apply_state: Any
     ) -> Any:
+        self._shrink(var)
         return super()._resource_apply_sparse_duplicate_indices(
             grad, var, indices, apply_state=apply_state[self.scale(var)]
         )
+
+    def _shrink(self, var: tf.Variable) -> None:
+        if decay := self.decay(var):
+            rate = self._decayed_lr(var.dtype.base_dtype) * self.scale(var)
+            var.assign_sub(var * rate * decay)
 
 
 class _Scaled(tf_keras.optimizers.Optimizer):
     """Gives an update the learning rate of its variable."""
 
     scale: Scale
+    decay: Scale
     _factor = 1.0
 
     @tf_keras.optimizers.Optimizer.learning_rate.getter
@@ -381,6 +394,9 @@ class _Scaled(tf_keras.optimizers.Optimizer):
     def update_step(self, gradient: Any, variable: tf.Variable) -> None:
         """Applies a gradient to a variable."""
         self._factor = self.scale(variable)
+        if decay := self.decay(variable):
+            rate = tf.cast(self.learning_rate, variable.dtype)
+            variable.assign_sub(variable * rate * decay)
         super().update_step(gradient, variable)
         self._factor = 1.0
 

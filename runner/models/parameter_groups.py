@@ -1,4 +1,7 @@
-"""Groups of variables, chosen by name: frozen, or with their own learning rate and initializer."""
+"""Groups of variables, chosen by name.
+
+A group is frozen, or has its own learning rate, weight decay or initializer.
+"""
 
 import re
 import zlib
@@ -114,23 +117,27 @@ def initialize(
             ) from error
 
 
-def scale_rates(
+def change_updates(
     optimizer: tf_keras.optimizers.Optimizer, groups: Sequence[VariableGroupConfig]
 ) -> None:
-    """Makes an optimizer of any kind apply each group's own learning rate.
+    """Makes an optimizer of any kind apply each group's own learning rate and weight decay.
 
     Args:
         optimizer: Built by Model Garden's factory, before any step is traced.
         groups: A variable in none of them keeps the current learning rate.
     """
-    if all(group.rate_scale == 1 for group in groups):
+    if all(group.rate_scale == 1 and not group.weight_decay for group in groups):
         return
 
     def scale(variable: tf.Variable) -> float:
         group = group_of(name_of(variable), groups)
         return group.rate_scale if group else 1.0
 
-    keras_internals.scale_rates(optimizers.innermost(optimizer), scale)
+    def decay(variable: tf.Variable) -> float:
+        group = group_of(name_of(variable), groups)
+        return group.weight_decay if group else 0.0
+
+    keras_internals.change_updates(optimizers.innermost(optimizer), scale, decay)
 
 
 def _seeded(initializer: str, seed: int) -> tf_keras.initializers.Initializer:

@@ -89,7 +89,7 @@ class Trainer(evaluator.Evaluator):
         self.extra_state = extra
         self._metrics = self._all_metrics()
         groups = config.run.variable_groups
-        parameter_groups.scale_rates(optimizer, groups)
+        parameter_groups.change_updates(optimizer, groups)
         known = parameter_groups.freeze(groups, model)
         self._begin(train_inputs)
         self._length = 0

@@ -47,7 +47,7 @@ class Two:
         )
         self.optimizer = optimizer.build(toy.ToyTask(toy.ToyConfig()), experiment)
         self.scale = learning_rate.scale_rate(self.optimizer, floor=0.02)
-        parameter_groups.scale_rates(self.optimizer, given)
+        parameter_groups.change_updates(self.optimizer, given)
         start = np.linspace(0.5, 2.0, 12, dtype=np.float32).reshape(4, 3)
         self.weights = [tf.Variable(start, name=f"{name}/w") for name in "ab"]
         model = tf_keras.Sequential()
@@ -269,4 +269,28 @@ def test_a_wrong_group_is_refused_before_anything_is_built(fields, said):
 def test_two_groups_of_one_name_are_refused():
     made = toy.experiment(groups(KERNELS, KERNELS))
     with pytest.raises(ConfigError, match=saying("another group")):
+        experiments.validate(made, trains=True, evaluates=False)
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+@pytest.mark.parametrize("kind", ["sgd", "adam", "lamb", "sgd_experimental", "adamw_experimental"])
+def test_a_group_decays_by_its_own_rate_and_the_rest_stays_as_before(kind, sparse):
+    """The first update differs by the decay alone: the optimizer's part is computed afterwards."""
+    chosen = config(kind)
+    decaying = group(name="b", pattern="^b/", rate_scale=0.5, weight_decay=0.1)
+    slower = group(name="b", pattern="^b/", rate_scale=0.5)
+    made = Two(chosen, decaying, sparse=sparse), Two(chosen, slower, sparse=sparse)
+    start = made[0].weights[1].numpy()
+    decayed, kept = (two.train(1) for two in made)
+    assert np.array_equal(decayed[0], kept[0])
+    rate = 0.5 * scheduled(chosen, 0)
+    if kind in ("sgd", "adam", "sgd_experimental", "adamw_experimental"):
+        np.testing.assert_allclose(kept[1] - decayed[1], start * rate * 0.1, rtol=0.02)
+    assert np.all(decayed[1] < kept[1])
+
+
+def test_weight_decay_of_a_frozen_group_is_rejected():
+    frozen = {"name": "all", "pattern": ".", "trainable": False, "weight_decay": 0.1}
+    made = toy.experiment({"run": {"variable_groups": [frozen]}})
+    with pytest.raises(ConfigError, match=saying("weight_decay effect")):
         experiments.validate(made, trains=True, evaluates=False)
