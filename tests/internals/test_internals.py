@@ -316,7 +316,7 @@ def moved(optimizer, scale=None):
     weights = [*model.trainable_weights, rows]
     keras_internals.create_variables(optimizer, weights)
     if scale:
-        keras_internals.change_updates(optimizer, scale)
+        keras_internals.change_updates(optimizer, scale, lambda _: 0.0)
     before = [weight.numpy() for weight in weights]
     slices = tf.IndexedSlices(tf.constant([[1.0]]), tf.constant([0]), tf.constant([2, 1]))
     gradients = [tf.ones((1, 1)), tf.ones(1), slices]
