@@ -73,11 +73,13 @@ def test_a_run_is_followed_by_a_process_of_its_own(tmp_path):
     folder = tmp_path / "run"
     assert runner.run(config, folder, "train_and_eval")["status"] == "done"
     place = folder / "loggers" / "train.csv"
+    evaluations = place.with_name("evaluations.csv")
+    until(lambda: evaluations.exists() and len(table(evaluations)) == 2, "the evaluations")
     until(lambda: place.exists() and len(table(place)) == 4, "the whole table")
     for found, row in zip(table(place), rows(folder), strict=True):
         assert int(found["step"]) == row["step"]
         assert float(found["training_loss"]) == row["training_loss"]
-    assert {row["source"] for row in table(place.with_name("evaluations.csv"))} == {"validation"}
+    assert {row["source"] for row in table(evaluations)} == {"validation"}
 
 
 def table(path):
