@@ -71,6 +71,10 @@ class Plan:
         """Returns the text of a trial's own config.gin, or None if it has none."""
         return self.configurations.get(facts["parameters"].get(space.FILE))
 
+    def includes(self, one: Trial) -> bool:
+        """Returns whether a trial is part of the plan, and not of another decision."""
+        return not self.configurations or one.parameters.get(space.FILE) in self.configurations
+
     @property
     def is_grid(self) -> bool:
         """Whether the values alone determine the configurations."""

@@ -164,7 +164,7 @@ class Workshop:
                 self._look()
                 self._fill()
         others = self._is_begun_elsewhere or self._is_tested_elsewhere or not self._is_planned
-        others = others or any(each.state in ACTIVE for each in self.trials)
+        others = others or self._is_any_active
         return bool(self._jobs) or (others and not self._is_set_aside)
 
     @property
@@ -226,7 +226,7 @@ class Workshop:
                 return
             if (step := self._target(one)) is not None and not self._start(one, step):
                 self._is_begun_elsewhere = True  # its run has not locked its directory yet
-        rungs, running = self._plan.rungs, any(each.state in ACTIVE for each in self.trials)
+        rungs, running = self._plan.rungs, self._is_any_active
         if rungs and not self._jobs and not running and (left := rungs.left(self.trials)):
             self._start(left, rungs.after(left))
         elif not running and all(job.tests for job in self._jobs):
@@ -304,7 +304,13 @@ class Workshop:
     def _replace(self, now: Trial) -> None:
         self.trials = [now if each.number == now.number else each for each in self.trials]
 
+    @property
+    def _is_any_active(self) -> bool:
+        return any(each.state in ACTIVE and self._plan.includes(each) for each in self.trials)
+
     def _is_open(self, one: Trial) -> bool:
+        if not self._plan.includes(one):
+            return False
         if one.state in ACTIVE:
             return self._silence.has_lasted(one.folder / layout.CLAIM)
         return not self._is_final(one)

@@ -156,6 +156,15 @@ def test_the_budget_of_a_series_is_fixed(series, capsys):
     assert decided(series, capsys, level=0.1)[0] == 2
 
 
+def test_trials_of_another_decision_are_left_alone(series, capsys):
+    Played.offsets.update(candidate=0.1, other=0.1)
+    Played.codes["candidate 1"] = 1
+    assert decided(series, capsys)[0] == 1
+    tried = Played.started.count("candidate 1")
+    assert decided(series, capsys, ["baseline.gin", "other.gin"])[0] == 0
+    assert Played.started.count("candidate 1") == tried
+
+
 def test_a_diverged_candidate_is_not_promoted(series, capsys):
     Played.offsets["candidate"] = 0.1
     Played.codes["candidate 1"] = 3
