@@ -131,4 +131,4 @@ def _of_children(config: "Experiment | None") -> dict[str, Any]:
         return {}
     from runner.config import arguments
 
-    return {"arguments": arguments(config)}
+    return {"arguments": arguments(config) or None}

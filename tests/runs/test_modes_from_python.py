@@ -20,9 +20,10 @@ WITH = {  # what a mode needs besides an experiment and a folder
     "replay": {"steps": (39, 40)},
     "init": {"like": "images"},
     "log": {"to": "csv"},
+    "import": {"logs": "run"},
 }
 COMMANDS = {"study": {"seeds": 2, "jobs": 1}, "verify_resume": {}}  # they start processes
-OF_TASKS = ("ensemble",)  # the toy task cannot be averaged; its own tests call it
+OF_FILES = ("ensemble", "decide")  # of several runs or files; their own tests call them
 
 
 @pytest.fixture
@@ -33,11 +34,11 @@ def run():
 
 
 @pytest.mark.parametrize(
-    "mode", [name for name in table.modes() if name not in (*COMMANDS, *OF_TASKS)]
+    "mode", [name for name in table.modes() if name not in (*COMMANDS, *OF_FILES)]
 )
 def test_a_mode_does_from_python_what_the_command_does(run, mode):
     row = table.modes()[mode]
-    folder = "new" if mode == "init" else run
+    folder = "new" if mode in ("init", "import") else run
     dry_run = row.is_configured and mode not in ("train", "eval")  # others are tested one by one
     results = runner.run(
         toy.experiment() if row.is_configured else None,
@@ -72,7 +73,7 @@ def test_a_configuration_made_in_python_has_no_files_for_processes(mode):
 
 @pytest.mark.parametrize(
     ("mode", "missing"),
-    [("compare", "runs"), ("replay", "steps"), ("init", "like"), ("log", "to")],
+    [("compare", "runs"), ("replay", "steps"), ("init", "like"), ("log", "to"), ("import", "logs")],
 )
 @pytest.mark.parametrize("configured", [True, False])
 def test_an_argument_that_is_missing_is_named_in_one_line(run, mode, missing, configured):

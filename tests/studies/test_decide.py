@@ -8,8 +8,10 @@ from typing import ClassVar
 
 import pytest
 
+import runner
 from runner import main
 from runner.core import child, files, layout
+from runner.errors import ConfigError
 from runner.run_directory import params, status
 from runner.studies import trial, warm
 
@@ -197,6 +199,14 @@ def test_mistakes_are_reported(series, capsys, given, options, words):
     assert main.main(["--mode=decide", *given, f"--model_dir={series}", *flags]) == 2
     assert words in capsys.readouterr().err
     assert not Played.started
+
+
+def test_it_can_be_called_from_python(series):
+    Played.offsets["candidate"] = 0.1
+    results = runner.run(None, series, "decide", configurations=FILES, jobs=1, margin=0.01)
+    assert results["status"] == "better"
+    with pytest.raises(ConfigError, match="configurations is missing"):
+        runner.run(None, series, "decide")
 
 
 def test_trials_of_a_decision_are_trained_as_their_files_say(tmp_path, monkeypatch, capsys):

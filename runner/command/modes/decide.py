@@ -65,8 +65,10 @@ class Options(groups.Options):
         super().__init__(**values)
         if len(self.configurations) != 2:
             raise ConfigError(
-                "decide needs two gin files or runs: runner --mode=decide baseline.gin "
-                "candidate.gin --model_dir=decisions"
+                "decide needs two gin files or runs, but {configurations} is missing or has "
+                "another number. Example: runner --mode=decide baseline.gin candidate.gin "
+                "--model_dir=decisions",
+                configurations=None,
             )
         from runner.studies import sequential
 

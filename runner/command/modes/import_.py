@@ -28,8 +28,9 @@ class Options(groups.Options):
         super().__init__(**values)
         if self.logs is None:
             raise ConfigError(
-                "import needs the directory of the event files: runner --mode=import logs "
-                "--model_dir=runs/old"
+                "import needs the directory of the event files, but {logs} is missing. Example: "
+                "runner --mode=import logs --model_dir=runs/old",
+                logs=None,
             )
 
     def check(self, model_dir: str) -> None:
