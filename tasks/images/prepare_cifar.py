@@ -50,7 +50,8 @@ def prepare(name: str, archive: fetching.RemoteFile, folder: Path) -> Path:
     part = folder / f"{name}.part"
     shutil.rmtree(part, ignore_errors=True)  # left by an interrupted call
     with tarfile.open(local.path) as file:
-        file.extractall(part, filter="data")
+        file.extraction_filter = getattr(tarfile, "data_filter", None)  # since Python 3.11.4
+        file.extractall(part)
     (part / name).rename(unpacked)
     part.rmdir()
     console.say(f"{unpacked}: unpacked")
