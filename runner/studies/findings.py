@@ -229,15 +229,14 @@ def _budgets(found: Summary) -> Iterator[str]:
 
 def _race(found: Summary) -> Iterator[str]:
     """Reports how many configurations and trials a race needed."""
-    if found.race is None or found.race.is_over is False:
+    if found.race is None or not found.race.is_over:
         return
     most = max(len(each.trials) for each in found.configurations)
     yield (
         f"a race: {len(found.race.remaining):,} of "
         f"{counted(len(found.configurations), 'configuration')} may be the best, after "
-        f"{counted(len(found.trials), 'trial')} with at most {counted(most, 'seed')}; the "
-        "intervals of the means do not take into account that their results decided how many "
-        "seeds were trained"
+        f"{counted(len(found.trials), 'trial')} with at most {counted(most, 'seed')}. The results "
+        "decided when the seeds ended, so the intervals of the means are only approximate"
     )
 
 
