@@ -21,18 +21,18 @@ class BertConfig(base_config.Config):
     Song et al., "Attentional encoder network for targeted sentiment classification", 2019.
 
     Attributes:
-        vocab_file: the WordPiece vocabulary, one piece per line. Empty: the words of the data, for
-            an encoder that is trained from scratch.
+        vocab_file: the WordPiece vocabulary, one piece per line, or a SentencePiece model
+            (`.model`). Empty: the words of the data, for an encoder that is trained from scratch.
         lower_case: whether the vocabulary is lower-cased.
-        encoder: Model Garden's settings. `vocab_size` is always taken from the vocabulary.
+        encoder: Model Garden's settings: `BertEncoderConfig` (also for ELECTRA),
+            `AlbertEncoderConfig` or `MobileBertEncoderConfig`. The size of the vocabulary is always
+            taken from `vocab_file`.
         dropout: the dropout rate before the last layer, in [0, 1).
     """
 
     vocab_file: str = ""
     lower_case: bool = True
-    encoder: encoders.BertEncoderConfig = dataclasses.field(
-        default_factory=encoders.BertEncoderConfig
-    )
+    encoder: bert.EncoderConfig = dataclasses.field(default_factory=encoders.BertEncoderConfig)
     dropout: float = 0.1
 
 
@@ -64,7 +64,7 @@ def build_base(
     """
     inputs, encoder = begin(config, reader, pooled=False)
     untold = {**inputs, "input_type_ids": tf.zeros_like(inputs["input_type_ids"])}
-    first = encode(encoder, untold)["sequence_output"][:, 0]
+    first = bert.encode(encoder, untold, reader.pieces.pad)["sequence_output"][:, 0]
     pooled = dense(first, config.encoder, "head_pooler", activation="tanh")
     return classifier(inputs, pooled, encoder, config, classes)
 
@@ -83,7 +83,8 @@ def build_spc(
         ConfigError: a value is out of range, or the encoder is too short for the window.
     """
     inputs, encoder = begin(config, reader, pooled=True)
-    return classifier(inputs, encode(encoder, inputs)["pooled_output"], encoder, config, classes)
+    pooled = bert.encode(encoder, inputs, reader.pieces.pad)["pooled_output"]
+    return classifier(inputs, pooled, encoder, config, classes)
 
 
 def build_lcf(
@@ -98,8 +99,9 @@ def build_lcf(
         raise ConfigError(f"LcfBertConfig.distance={config.distance}: must be 0 or more (pieces)")
     inputs, encoder = begin(config, reader, pooled=False)
     sentence = inputs["input_mask"] * (1 - inputs["input_type_ids"])
-    both = encode(encoder, inputs)["sequence_output"]
-    alone = encode(encoder, {**inputs, "input_mask": sentence})["sequence_output"]
+    pad = reader.pieces.pad
+    both = bert.encode(encoder, inputs, pad)["sequence_output"]
+    alone = bert.encode(encoder, {**inputs, "input_mask": sentence}, pad)["sequence_output"]
     local = [
         LocalFocus(kind, config.distance, name=f"head_{kind}")(
             alone, sentence=sentence, aspect=inputs[aspect_features.ASPECT]
@@ -108,7 +110,7 @@ def build_lcf(
     ]
     options = config.encoder
     x = dense(tf_keras.layers.Concatenate()([both, *local]), options, "head_join")
-    x = tf_keras.layers.Dropout(options.dropout_rate)(x)
+    x = tf_keras.layers.Dropout(bert.sizes(options).dropout)(x)
     x = attend(x, inputs["input_mask"], options, "head_attention")
     pooled = dense(x[:, 0], options, "head_pooler", activation="tanh")
     return classifier(inputs, pooled, encoder, config, classes)
@@ -160,11 +162,11 @@ def begin(
     Raises:
         ConfigError: a value is out of range, or the encoder is too short for the window.
     """
-    longest, most = 4 * reader.window + 3, config.encoder.max_position_embeddings
+    longest, most = 4 * reader.window + 3, bert.sizes(config.encoder).positions
     if longest > most:
         raise ConfigError(
             f"window={reader.window}: pairs may have {longest} pieces, but the encoder reads"
-            f" {most} (BertEncoderConfig.max_position_embeddings)"
+            f" {most} (max_position_embeddings or max_sequence_length)"
         )
     if not 0 <= config.dropout < 1:
         raise ConfigError(
@@ -174,12 +176,6 @@ def begin(
     inputs = {name: tf_keras.Input([None], dtype=tf.int32, name=name) for name in names}
     inputs[aspect_features.ASPECT] = tf_keras.Input([2], dtype=tf.int32, name="aspect")
     return inputs, bert.encoder(config.encoder, reader.pieces, pooled=pooled)
-
-
-def encode(encoder: tf_keras.Model, inputs: aspect_features.Features) -> dict[str, tf.Tensor]:
-    """Returns the encoder's outputs: `sequence_output` and `pooled_output`."""
-    wanted = {name: each for name, each in inputs.items() if name.startswith("input_")}
-    return encoder(wanted)
 
 
 def classifier(
@@ -201,25 +197,24 @@ def classifier(
 
 
 def dense(
-    x: tf.Tensor, encoder: encoders.BertEncoderConfig, name: str, activation: str | None = None
+    x: tf.Tensor, encoder: bert.EncoderConfig, name: str, activation: str | None = None
 ) -> tf.Tensor:
     """Applies a dense layer of the encoder's size."""
     return tf_keras.layers.Dense(
-        encoder.hidden_size,
+        bert.sizes(encoder).hidden,
         activation=activation,
         kernel_initializer=bert.initializer(encoder),
         name=name,
     )(x)
 
 
-def attend(
-    x: tf.Tensor, mask: tf.Tensor, encoder: encoders.BertEncoderConfig, name: str
-) -> tf.Tensor:
+def attend(x: tf.Tensor, mask: tf.Tensor, encoder: bert.EncoderConfig, name: str) -> tf.Tensor:
     """Applies self-attention like the encoder's, then tanh. `mask` [batch, length] is 1 or 0."""
+    sizes = bert.sizes(encoder)
     attention = tf_keras.layers.MultiHeadAttention(
-        encoder.num_attention_heads,
-        encoder.hidden_size // encoder.num_attention_heads,
-        dropout=encoder.attention_dropout_rate,
+        sizes.heads,
+        sizes.hidden // sizes.heads,
+        dropout=sizes.attention_dropout,
         kernel_initializer=bert.initializer(encoder),
         name=name,
     )

@@ -11,7 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 from tasks.files import cached
-from tasks.text import embeddings, wordpiece, words
+from tasks.text import embeddings, words
+from tasks.text import pieces as text_pieces
 
 _VERSION = 1  # version of cached ids, to be raised when they change
 
@@ -104,7 +105,7 @@ class SentenceReader(Reader):
 
 
 class PairReader(Reader):
-    """Reads pairs of WordPiece sequences, as BERT does: [CLS] sentence [SEP] aspect [SEP].
+    """Reads pairs of sequences of pieces, as BERT does: [CLS] sentence [SEP] aspect [SEP].
 
     The features are `input_word_ids`, `input_mask` and `input_type_ids`, named as in Model Garden's
     encoders, each [batch, pieces] int32, and `aspect` as in `SentenceReader`. A reader of
@@ -113,10 +114,11 @@ class PairReader(Reader):
     """
 
     def __init__(
-        self, pieces: wordpiece.WordPiece, window: int, *, reads_neighbours: bool = False
+        self, pieces: text_pieces.Vocabulary, window: int, *, reads_neighbours: bool = False
     ) -> None:
         super().__init__(window)
         self.pieces = pieces
+        self._tokenizer = pieces.tokenizer  # for exports
         self.reads_neighbours = reads_neighbours
 
     def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:

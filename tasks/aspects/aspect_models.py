@@ -28,7 +28,7 @@ from tasks.aspects.fast_lsa import FastLsaConfig
 from tasks.aspects.mem_net import MemNetConfig
 from tasks.aspects.ram import RAMConfig
 from tasks.aspects.td_lstm import TDLSTMConfig
-from tasks.text import embeddings, wordpiece, words
+from tasks.text import embeddings, vocabularies, words
 
 _BUILDERS: dict[str, Callable[[Any, Any, int], tf_keras.Model]] = {
     "attention_lstm": attention_lstm.build,
@@ -88,7 +88,7 @@ def build_reader(config: ModelConfig, window: int, texts: Iterable[str]) -> aspe
         )
     own: base_config.Config = config.get()
     if isinstance(own, aspect_bert.BertConfig):
-        pieces = wordpiece.WordPiece(own.vocab_file, lower_case=own.lower_case, texts=texts)
+        pieces = vocabularies.load(own.vocab_file, lower_case=own.lower_case, texts=texts)
         if not own.vocab_file:
             kind = type(own).__name__
             console.say(

@@ -65,7 +65,7 @@ def build(
     inputs[aspect_features.NEIGHBOURS] = neighbours
     mask, options = inputs["input_mask"], config.encoder
     sentence = mask * (1 - inputs["input_type_ids"])
-    whole = aspect_bert.encode(encoder, inputs)["sequence_output"]
+    whole = bert.encode(encoder, inputs, reader.pieces.pad)["sequence_output"]
     places = {"left": neighbours[:, 0], "right": neighbours[:, 1]}
     read = []
     for side in ("own", *_WINDOWS[config.window]):
@@ -77,7 +77,7 @@ def build(
     join = tf_keras.layers.Concatenate
     local = aspect_bert.dense(join()(read), options, "head_window")
     x = aspect_bert.dense(join()([whole, local]), options, "head_join")
-    x = tf_keras.layers.Dropout(options.dropout_rate)(x)
+    x = tf_keras.layers.Dropout(bert.sizes(options).dropout)(x)
     x = aspect_bert.attend(x, mask, options, "head_attention")
     pooled = aspect_bert.dense(x[:, 0], options, "head_pooler", activation="tanh")
     return aspect_bert.classifier(inputs, pooled, encoder, config, classes)

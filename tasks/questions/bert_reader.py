@@ -1,4 +1,4 @@
-"""A reader with Model Garden's BERT encoder: [CLS] question [SEP] context [SEP].
+"""A reader with BERT or another of Model Garden's encoders: [CLS] question [SEP] context [SEP].
 
 Devlin et al., "BERT: pre-training of deep bidirectional transformers for language understanding",
 2019, sections 4.2 and 4.3. It matches the paper's model that is trained on SQuAD alone, without
@@ -13,7 +13,7 @@ from official.modeling.hyperparams import base_config
 from official.nlp.configs import encoders
 
 from tasks.questions import answer_spans
-from tasks.text import bert, wordpiece
+from tasks.text import bert, pieces
 
 SPECIAL = 3  # pieces that belong to neither the question nor the context
 
@@ -23,17 +23,17 @@ class BertReaderConfig(base_config.Config):
     """A linear layer on the encoder's output.
 
     Attributes:
-        encoder: Model Garden's settings. `vocab_size` is always taken from the vocabulary.
+        encoder: Model Garden's settings: `BertEncoderConfig` (also for ELECTRA),
+            `AlbertEncoderConfig` or `MobileBertEncoderConfig`. The size of the vocabulary is always
+            taken from `QuestionData.vocab_file`.
     """
 
-    encoder: encoders.BertEncoderConfig = dataclasses.field(
-        default_factory=encoders.BertEncoderConfig
-    )
+    encoder: bert.EncoderConfig = dataclasses.field(default_factory=encoders.BertEncoderConfig)
 
 
 def build(
     config: BertReaderConfig,
-    vocabulary: wordpiece.WordPiece,
+    vocabulary: pieces.Vocabulary,
     *,
     unanswerable: bool,
 ) -> bert.BertModel:
@@ -41,7 +41,7 @@ def build(
 
     Args:
         config: the encoder's settings.
-        vocabulary: the WordPiece vocabulary.
+        vocabulary: the vocabulary.
         unanswerable: whether it may predict that there is no answer.
 
     Returns:
@@ -54,7 +54,7 @@ def build(
     )
     encoder = bert.encoder(config.encoder, vocabulary, pooled=False)
     joined = Join(vocabulary, name="join")(question, context)
-    encoded = encoder(joined)["sequence_output"]
+    encoded = bert.encode(encoder, joined, vocabulary.pad)["sequence_output"]
     scores = tf_keras.layers.Dense(
         2,
         kernel_initializer=bert.initializer(config.encoder),
@@ -69,7 +69,7 @@ def build(
 class Join(tf_keras.layers.Layer):
     """Joins padded questions and contexts to one sequence that is padded at its end."""
 
-    def __init__(self, vocabulary: wordpiece.WordPiece, *, name: str) -> None:
+    def __init__(self, vocabulary: pieces.Vocabulary, *, name: str) -> None:
         super().__init__(name=name)
         self._cls, self._sep, self._pad = vocabulary.cls, vocabulary.sep, vocabulary.pad
 

@@ -28,8 +28,9 @@ class QuestionData(inputs.FoldedData):
     articles, or the contexts of the synthetic training questions.
 
     Attributes:
-        vocab_file: a WordPiece vocabulary, for BERT. Empty: words.
-        lower_case: whether WordPiece lower-cases the text.
+        vocab_file: a vocabulary of pieces for `bert`: WordPiece, or a SentencePiece model
+            (`.model`). Empty: words.
+        lower_case: whether the vocabulary of pieces is lower-cased.
         max_context: the maximum number of tokens in a window.
         stride: the number of tokens between the starts of consecutive windows.
         max_question: the maximum number of tokens in a question. The rest is cut off.

@@ -7,7 +7,7 @@ import tensorflow as tf
 import tf_keras
 
 from tasks.questions import answer_spans, question_data, word_features
-from tasks.text import embeddings, serving, wordpiece, words
+from tasks.text import embeddings, pieces, serving, words
 
 Tokens = Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor, tf.Tensor]]
 """Maps texts [batch] to a reader's inputs, [batch, tokens(, columns)], padded, and the starts and
@@ -33,9 +33,10 @@ class WordTokens(tf.Module):
 class PieceTokens(tf.Module):
     """Converts texts to ids of pieces. See `Tokens`."""
 
-    def __init__(self, vocabulary: wordpiece.WordPiece) -> None:
+    def __init__(self, vocabulary: pieces.Vocabulary) -> None:
         super().__init__()
         self._vocabulary = vocabulary
+        self._tokenizer = vocabulary.tokenizer  # for exports
 
     def __call__(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Pads ids with the vocabulary's pad."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from tasks.files import cached
 from tasks.questions import squad
-from tasks.text import wordpiece, words
+from tasks.text import vocabularies, words
 
 _Columns = tuple[np.ndarray, np.ndarray, np.ndarray]  # ids, starts, ends of a text's tokens
 _VERSION = 1  # version of the cached data, to be raised when tokens change
@@ -43,8 +43,8 @@ class Tokenized:
     Attributes:
         contexts: the contexts' tokens.
         questions: the questions' tokens.
-        words: [distinct words] the word of each id. 0 is padding. Empty if ids refer to a WordPiece
-            vocabulary.
+        words: [distinct words] the word of each id. 0 is padding. Empty if ids refer to a
+            vocabulary of pieces.
     """
 
     contexts: Tokens
@@ -66,13 +66,13 @@ def tokenize(
     Args:
         data: contexts and questions.
         files: the files they were read from. If empty, the result is not cached.
-        vocab_file: WordPiece's vocabulary. Empty: words.
-        lower_case: whether WordPiece lower-cases texts.
+        vocab_file: the vocabulary of pieces. Empty: words.
+        lower_case: whether the vocabulary is lower-cased.
         cache_folder: the cache's directory. If empty, nothing is cached.
         side: identifies the subset of the files' questions, if not all are used.
 
     Raises:
-        ConfigError: raised by `wordpiece.WordPiece`.
+        ConfigError: raised by `vocabularies.load`.
     """
     if vocab_file:
         files = [*files, Path(vocab_file)] if files else files
@@ -115,7 +115,7 @@ def _words(data: squad.Squad) -> dict[str, np.ndarray]:
 
 
 def _pieces(data: squad.Squad, vocab_file: str, lower_case: bool) -> dict[str, np.ndarray]:
-    tokenizer = wordpiece.WordPiece(vocab_file, lower_case=lower_case)
+    tokenizer = vocabularies.load(vocab_file, lower_case=lower_case)
     return _packed(
         data,
         lambda texts: [(one.ids, one.starts, one.ends) for one in tokenizer.encode(texts)],

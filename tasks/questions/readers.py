@@ -24,7 +24,7 @@ from tasks.questions import (
     word_features,
     word_reader,
 )
-from tasks.text import embeddings, wordpiece
+from tasks.text import bert, embeddings, vocabularies
 
 
 @dataclasses.dataclass
@@ -40,7 +40,7 @@ class ReaderConfig(oneof.OneOfConfig):
         mnemonic: read when `type` is 'mnemonic', which is Mnemonic Reader.
         qanet: read when `type` is 'qanet'.
         r_net: read when `type` is 'r_net'.
-        bert: read when `type` is 'bert', the only reader that uses WordPiece.
+        bert: read when `type` is 'bert', the only reader that uses pieces.
     """
 
     type: str = "match_lstm"
@@ -163,30 +163,30 @@ class WordReader:
 
 
 class PieceReader:
-    """Reads WordPieces, with BERT."""
+    """Reads WordPiece or SentencePiece, with BERT or a similar encoder."""
 
     def __init__(
         self, config: bert_reader.BertReaderConfig, data: question_data.QuestionData
     ) -> None:
         if not data.vocab_file:
             raise ConfigError(
-                "QuestionData.vocab_file: ReaderConfig.type='bert' needs a WordPiece vocabulary"
+                "QuestionData.vocab_file: ReaderConfig.type='bert' needs a vocabulary of pieces"
             )
         self._config = config
         self._data = data
-        self.vocabulary = wordpiece.WordPiece(data.vocab_file, lower_case=data.lower_case)
+        self.vocabulary = vocabularies.load(data.vocab_file, lower_case=data.lower_case)
         self.pad = self.vocabulary.pad
 
     def check(self, data: question_data.QuestionData) -> None:
         """See `Reader`."""
         _check_alike(data, self._data, ("vocab_file", "lower_case", "unanswerable"))
         pieces = data.max_question + data.max_context + bert_reader.SPECIAL
-        places = self._config.encoder.max_position_embeddings
+        places = bert.sizes(self._config.encoder).positions
         if pieces > places:
             raise ConfigError(
                 f"QuestionData.max_question={data.max_question} and max_context={data.max_context}"
                 f" and {bert_reader.SPECIAL} special pieces make {pieces}; the encoder reads"
-                f" at most {places} (BertEncoderConfig.max_position_embeddings)"
+                f" at most {places} (max_position_embeddings or max_sequence_length)"
             )
 
     def table(self, questions: question_data.Questions) -> np.ndarray | None:

@@ -9,49 +9,26 @@ becomes "fi", "…" three dots), whereas the original code only lower-cases.
 """
 
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
 
-import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
 from runner.errors import ConfigError
 from runner.storage import data_copies
-from tasks.text import words
+from tasks.text import pieces, words
 
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 
 
-class Pieces(NamedTuple):
-    """The pieces of one text. Several pieces of one character share its position.
-
-    Attributes:
-        ids: [n] int32, without [CLS] and [SEP].
-        starts: [n] int32, in characters of the original text.
-        ends: [n] int32, above `starts`.
-    """
-
-    ids: np.ndarray
-    starts: np.ndarray
-    ends: np.ndarray
-
-
-class WordPiece:
+class WordPiece(pieces.Vocabulary):
     """Converts texts to ids of a vocabulary.
 
     Args:
         vocab_file: UTF-8, one piece per line. Pieces that continue a word begin with ##.
         lower_case: fold case and drop accents, as the vocabulary expects.
         texts: if there is no file, whole words of these texts are the pieces.
-
-    Attributes:
-        name: the vocabulary file, or a description if there is none.
-        lower_case: as given.
-        pieces: in the order of their ids.
-        size: the number of pieces.
-        pad: the id of [PAD]. `cls` and `sep` are the ids of [CLS] and [SEP].
 
     Raises:
         ConfigError: the file is missing, not UTF-8, lacks a special piece, or has an empty or a
@@ -71,7 +48,7 @@ class WordPiece:
         self.size = len(vocabulary)
         self.pad, _, self.cls, self.sep = (vocabulary[piece] for piece in _SPECIAL)
         try:
-            self._tokenizer = tf_text.FastBertTokenizer(
+            self.tokenizer = tf_text.FastBertTokenizer(
                 list(self.pieces),
                 token_out_type=tf.int32,
                 lower_case_nfd_strip_accents=lower_case,
@@ -79,47 +56,13 @@ class WordPiece:
         except RuntimeError as error:  # only special pieces
             raise ConfigError(f"the vocabulary {vocab_file}: {error}") from error
 
-    def encode(self, texts: Sequence[str]) -> list[Pieces]:
-        """Encodes each text as pieces. A word that cannot be split into pieces is one [UNK]."""
-        if not texts:
-            return []
-        # JSON may contain half a surrogate pair, which UTF-8 cannot encode.
-        encoded = [text.encode("utf-8", "replace") for text in texts]
-        found = self._tokenizer.tokenize_with_offsets(tf.constant(encoded))
-        ids, starts, ends = (part.values.numpy() for part in found)
-        splits = found[0].row_splits.numpy()
-        return [
-            _pieces(text, ids[first:last], starts[first:last], ends[first:last])
-            for text, first, last in zip(encoded, splits, splits[1:], strict=False)
-        ]
-
     def in_graph(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """The same ids as `encode`, computed by TensorFlow ops, for serving.
+        """See `pieces.Vocabulary`. A word that cannot be split into pieces is one [UNK]."""
+        return self.tokenizer.tokenize(texts)
 
-        Args:
-            texts: [batch] strings, valid UTF-8.
-
-        Returns:
-            [batch, (pieces)] int32.
-        """
-        return self._tokenizer.tokenize(texts)
-
-    def in_graph_with_offsets(
-        self, texts: tf.Tensor
-    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        """Computes the same ids, and the start and end of each piece as int64, in UTF-8 bytes.
-
-        If a piece is only the beginning of a character, its start and end are equal.
-        """
-        return self._tokenizer.tokenize_with_offsets(texts)
-
-
-def _pieces(text: bytes, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> Pieces:
-    """Converts offsets in bytes to offsets in characters."""
-    begins = (np.frombuffer(text, np.uint8) & 0xC0) != 0x80  # bytes that begin a character
-    characters = np.concatenate([[0], np.cumsum(begins)]).astype(np.int32)
-    first = characters[starts]
-    return Pieces(ids, first, np.maximum(characters[ends], first + 1))
+    def in_graph_with_offsets(self, texts: tf.Tensor) -> pieces.Offsets:
+        """See `pieces.Vocabulary`."""
+        return self.tokenizer.tokenize_with_offsets(texts)
 
 
 def _words(texts: Iterable[str], *, lower_case: bool) -> dict[str, int]:

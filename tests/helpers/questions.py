@@ -102,8 +102,8 @@ def match_lstm(**fields):
     return of_words("match_lstm", **fields)
 
 
-def bert(**fields):
-    encoder = encoders.BertEncoderConfig(
+def bert(kind=encoders.BertEncoderConfig, **fields):
+    encoder = kind(
         **{
             "hidden_size": 32,
             "num_layers": 2,

@@ -16,7 +16,7 @@ from tasks.aspects import (
     aspect_models,
 )
 from tasks.text import bert as text_bert
-from tasks.text import embeddings
+from tasks.text import embeddings, vocabularies
 
 SENTENCE = ("the ", "wine list", " was good .")
 WORDS = ("the", "food", "wine", "list", "was", "good", "bad", ".")
@@ -40,15 +40,24 @@ def over_words(kind, **fields):
     return aspect_models.ModelConfig(type=kind, **{kind: made})
 
 
-def bert(kind, **fields):
-    encoder = encoders.BertEncoderConfig(
-        hidden_size=8,
-        num_layers=1,
-        num_attention_heads=2,
+SIZES = {"hidden_size": 8, "num_attention_heads": 2, "initializer_range": 0.5}
+BERT = {**SIZES, "num_layers": 1, "intermediate_size": 8, "max_position_embeddings": 64}
+ENCODERS = {
+    "bert": encoders.BertEncoderConfig(**BERT),
+    "electra": encoders.BertEncoderConfig(**BERT, embedding_size=4),
+    "albert": encoders.AlbertEncoderConfig(**BERT, embedding_width=4),
+    "mobilebert": encoders.MobileBertEncoderConfig(
+        **SIZES,
+        num_blocks=1,
         intermediate_size=8,
-        max_position_embeddings=64,
-        initializer_range=0.5,
-    )
+        word_embed_size=4,
+        intra_bottleneck_size=8,
+        max_sequence_length=64,
+    ),
+}
+
+
+def bert(kind, encoder=ENCODERS["bert"], **fields):
     made = type(getattr(aspect_models.ModelConfig(), kind))(
         **{"vocab_file": "vocab.txt", "encoder": encoder, **fields}
     )
@@ -160,6 +169,9 @@ ALL = {
     "lcf_bert": bert("lcf_bert", focus="fusion"),  # both of the others
     "fast_lsa": bert("fast_lsa"),
     "fast_lsa_left": bert("fast_lsa", window="l", focus="cdm"),
+    "electra": bert("bert_spc", ENCODERS["electra"]),
+    "albert": bert("fast_lsa", ENCODERS["albert"]),
+    "mobilebert": bert("lcf_bert", ENCODERS["mobilebert"]),
 }
 SENTENCES = [
     ("the ", "food", " was good , the wine bad"),
@@ -205,7 +217,8 @@ def test_what_a_model_says_depends_on_sentence_and_aspect_but_not_on_the_rest_of
 
 
 @pytest.mark.parametrize(
-    "name", ["atae_lstm", "td_lstm", "ian", "ram", "aen", "bert_base", "fast_lsa"]
+    "name",
+    ["atae_lstm", "td_lstm", "ian", "ram", "aen", "bert_base", "fast_lsa", "albert", "mobilebert"],
 )
 def test_all_of_a_model_learns(name, built):
     """The other kinds learn the made-up opinions in `test_aspect_sentiment`."""
@@ -246,8 +259,9 @@ def test_a_word_without_a_vector_has_one_of_its_own_if_asked(tmp_path):
     assert "vectors/embeddings:0" not in trained
 
 
-def test_a_pretrained_encoder_fills_the_model(tmp_path):
-    config = bert("lcf_bert")
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_a_pretrained_encoder_fills_the_model(tmp_path, encoder):
+    config = bert("lcf_bert", ENCODERS[encoder])
     reader, _ = read(config, SENTENCE)
     pretrained = text_bert.encoder(config.lcf_bert.encoder, reader.pieces, pooled=True)
     tf.train.Checkpoint(encoder=pretrained).write(str(tmp_path / "bert"))
@@ -256,6 +270,12 @@ def test_a_pretrained_encoder_fills_the_model(tmp_path):
     loaded = model.checkpoint_items["encoder"].get_weights()
     for ours, theirs in zip(loaded, pretrained.get_weights(), strict=True):
         np.testing.assert_array_equal(ours, theirs)
+    (tmp_path / "short.txt").write_text("\n".join(VOCABULARY[:-1]))
+    shorter = vocabularies.load(str(tmp_path / "short.txt"), lower_case=True)
+    with pytest.raises(
+        ConfigError, match=saying(f"{shorter.size} pieces trained {shorter.size + 1}")
+    ):
+        text_bert.check_vocabulary(str(tmp_path / "bert"), shorter)
 
 
 def test_the_weights_of_neighbours_are_a_group_of_their_own():

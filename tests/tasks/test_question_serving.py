@@ -1,13 +1,17 @@
+import piece_models
 import pytest
 import questions
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  what is loaded needs its ops
 from official.core import export_base
+from official.nlp.configs import encoders
 
 from tasks.questions import made_up_questions, question_data
 
 
-@pytest.mark.parametrize(("reader", "unanswerable"), [("qanet", True), ("bert", False)])
+@pytest.mark.parametrize(
+    ("reader", "unanswerable"), [("qanet", True), ("bert", False), ("albert", False)]
+)
 def test_what_is_exported_answers_strings_as_an_evaluation_does(tmp_path, reader, unanswerable):
     made_up = made_up_questions.document(6, seed=7)
     accents = "Zo\u00eb \u2013 \u00abna\u00efve\u00bb \u2013 drank 3 caf\u00e9s, didn't she? " * 3
@@ -25,9 +29,16 @@ def test_what_is_exported_answers_strings_as_an_evaluation_does(tmp_path, reader
         "max_question": 6,
         "unanswerable": unanswerable,
     }
+    models = {
+        "bert": lambda: questions.bert(num_layers=1),
+        "albert": lambda: questions.bert(encoders.AlbertEncoderConfig, num_layers=1),
+    }
     if reader == "bert":
         both["vocab_file"] = questions.vocabulary(tmp_path / "vocab.txt")
-    model = questions.bert(num_layers=1) if reader == "bert" else questions.of_words(reader)
+    elif reader == "albert":
+        texts = [paragraph["context"].lower() for paragraph in made_up["data"][0]["paragraphs"]]
+        both["vocab_file"] = piece_models.sentencepiece_model(tmp_path, texts, 200)
+    model = models[reader]() if reader in models else questions.of_words(reader)
     asked = questions.Asked(questions.experiment(model, both=both), tmp_path)
     scores, expected = asked()
     path = export_base.export(asked.task.serving(asked.model), ["serve"], str(tmp_path / "served"))
