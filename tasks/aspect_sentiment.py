@@ -1,110 +1,49 @@
 """Aspect sentiment: predicts the polarity of a sentence towards an aspect that it mentions."""
 
-import collections
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tf_keras
-from official.core import base_task, task_factory
-from official.core import config_definitions as cfg
+from official.core import task_factory
 from official.modeling import tf_utils
 
 from runner import inputs
-from runner.core import console
-from runner.errors import ConfigError
 from tasks.aspects import (
     aspect_data,
     aspect_features,
     aspect_models,
     aspect_serving,
+    aspect_task,
     macro_f1,
     three_lines,
 )
-from tasks.files import fetching
 from tasks.text import bert
 
 
 @dataclasses.dataclass
-class AspectSentimentConfig(cfg.TaskConfig):
+class AspectSentimentConfig(aspect_task.AspectConfig):
     """A model, its training examples, and the examples it is evaluated on.
-
-    `init_checkpoint` may name a checkpoint of another run, or one of Model Garden's pretrained
-    encoders, saved as `encoder`. The BERT models take the encoder from either.
 
     Attributes:
         model: the model.
-        train_data: by default four fifths of the synthetic sentences.
-        validation_data: by default the other fifth.
-        vocabulary_paths: more files of examples, such as the test set, whose words are added to the
-            vocabulary of a model that uses word embeddings. Their labels are not read.
-        polarities: the names of the classes, in order. Empty: those in the training data, sorted.
-        window: the maximum number of words or pieces before the aspect, in it, and after it.
     """
 
     model: aspect_models.ModelConfig = dataclasses.field(default_factory=aspect_models.ModelConfig)
-    train_data: aspect_data.AspectData = dataclasses.field(
-        default_factory=lambda: aspect_data.AspectData(is_training=True)
-    )
-    validation_data: aspect_data.AspectData = dataclasses.field(
-        default_factory=lambda: aspect_data.AspectData(is_training=False)
-    )
-    vocabulary_paths: tuple[str, ...] = ()
-    polarities: tuple[str, ...] = ()
-    window: int = 64
 
 
 @task_factory.register_task_cls(AspectSentimentConfig)
-class AspectSentimentTask(base_task.Task):
-    """Learns and scores polarities. Each source is read once, when first needed."""
-
-    def __init__(
-        self,
-        params: AspectSentimentConfig,
-        logging_dir: str | None = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(params, logging_dir=logging_dir, name=name)
-        _check(params)
-        self._read = functools.cache(aspect_data.read)
-
-    @functools.cached_property
-    def polarities(self) -> tuple[str, ...]:
-        """The names of the classes.
-
-        Raises:
-            ConfigError: there is only one.
-        """
-        config = self.task_config
-        examples = self._examples(config.train_data)
-        train, validation = map(aspect_data.source_of, (config.train_data, config.validation_data))
-        if train.paths == validation.paths:  # so the classes do not depend on the split
-            examples = examples + self._examples(config.validation_data)
-        names = tuple(config.polarities) or aspect_data.polarities(examples)
-        if train.paths and not config.polarities:
-            counts = collections.Counter(example.polarity for example in examples)
-            shown = (f"{name} {counts[name]:,}" for name in names)
-            console.say(f"polarities of {train}: {', '.join(shown)}")
-        if len(names) < 2:
-            raise ConfigError(
-                f"{train}: the only polarity is {names[0]!r}; at least two are required"
-            )
-        return names
+class AspectSentimentTask(aspect_task.AspectTask):
+    """Learns and scores polarities."""
 
     @functools.cached_property
     def reader(self) -> aspect_features.Reader:
         """Converts strings to the model's features."""
         config = self.task_config
-        examples = self._examples(config.train_data) + self._examples(config.validation_data)
-        bad = config.train_data.bad_examples
-        for path in config.vocabulary_paths:
-            examples += three_lines.read(path, bad=bad)
-        texts = (part for example in examples for part in example[:3])
-        return aspect_models.build_reader(config.model, config.window, texts)
+        return aspect_models.build_reader(config.model, config.window, self.texts())
 
     def build_model(self) -> tf_keras.Model:
         """The configured model, from the reader's features to logits [batch, polarities].
@@ -128,18 +67,10 @@ class AspectSentimentTask(base_task.Task):
         Raises:
             ConfigError: the data cannot be read, or have an unknown polarity.
         """
-        examples = self._examples(params)
+        examples = self.examples(params)
         labels = aspect_data.numbers(examples, self.polarities)
-        source = aspect_data.source_of(params)
         with tf.device("cpu:0"):  # the input pipeline runs there
-            encoded = aspect_features.encoded(
-                self.reader,
-                list(zip(*examples, strict=True))[:3],
-                files=[Path(path) for path in source.paths],
-                cache_folder=params.cache_folder,
-                settings=[repr(source._replace(paths=()))],
-            )
-
+            encoded = self.encoded(params, self.reader)
             if self.reader.reads_neighbours:
                 whole = tf.constant([example.sentence for example in examples])
                 encoded.append(aspect_features.around(whole, *encoded[:2]))
@@ -197,16 +128,11 @@ class AspectSentimentTask(base_task.Task):
         """The polarities."""
         return self.polarities
 
-    def prediction_keys(self, data: aspect_data.AspectData) -> list[str] | None:
-        """The location of each example, as file:line. None for synthetic examples."""
-        examples = self._examples(data)
-        return [example.place for example in examples] if data.input_path else None
-
     def prediction_rows(
         self, data: aspect_data.AspectData, examples: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Sentences, aspects, predicted polarities, all probabilities, and the true polarities."""
-        every = self._examples(data)
+        every = self.examples(data)
         asked = [every[number] for number in examples["index"]]
         probabilities = examples["probabilities"]
         best = np.argmax([probabilities[name] for name in self.polarities], axis=0)
@@ -232,16 +158,12 @@ class AspectSentimentTask(base_task.Task):
             data: the validation data.
         """
         metrics = self.build_metrics(training=False)
-        for part in _together(self._examples(data), data.global_batch_size):
+        for part in _together(self.examples(data), data.global_batch_size):
             sentences = [f"{e.left}{three_lines.MARK}{e.right}" for e in part]
             outputs = serve(sentence=sentences, aspect=[e.aspect for e in part])
             labels = aspect_data.numbers(part, self.polarities)
             self.process_metrics(metrics, labels, outputs["probabilities"])
         return {metric.name: float(metric.result()) for metric in metrics}
-
-    def _examples(self, data: aspect_data.AspectData) -> list[three_lines.Example]:
-        fetching.fetch(data.fetch)
-        return self._read(aspect_data.source_of(data))
 
 
 def _together(
@@ -259,17 +181,3 @@ def _together(
             batch = []
     if batch:
         yield batch
-
-
-def _check(params: AspectSentimentConfig) -> None:
-    """Raises ConfigError for settings that contradict each other or are out of range."""
-    train, validation = map(aspect_data.source_of, (params.train_data, params.validation_data))
-    if train.side and train.paths != validation.paths:
-        raise ConfigError(inputs.one_source(train, validation))
-    if train.overlaps(validation):
-        raise ConfigError(
-            f"train_data and validation_data share examples of {train}: use different files, or"
-            " set split='train' and split='validation' with the same held_out"
-        )
-    if params.window < 1:
-        raise ConfigError(f"window={params.window}: must be above 0 (words)")
