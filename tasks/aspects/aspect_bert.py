@@ -91,12 +91,7 @@ def build_lcf(
     config: LcfBertConfig, reader: aspect_features.PairReader, classes: int
 ) -> bert.BertModel:
     """LCF-BERT. Arguments, result and errors are those of `build_spc`."""
-    if config.focus not in _FOCUSES:
-        raise ConfigError(
-            f"LcfBertConfig.focus={config.focus!r}: expected one of {', '.join(_FOCUSES)}"
-        )
-    if config.distance < 0:
-        raise ConfigError(f"LcfBertConfig.distance={config.distance}: must be 0 or more (pieces)")
+    kinds = focuses(config)
     inputs, encoder = begin(config, reader, pooled=False)
     sentence = inputs["input_mask"] * (1 - inputs["input_type_ids"])
     pad = reader.pieces.pad
@@ -106,7 +101,7 @@ def build_lcf(
         LocalFocus(kind, config.distance, name=f"head_{kind}")(
             alone, sentence=sentence, aspect=inputs[aspect_features.ASPECT]
         )
-        for kind in _FOCUSES[config.focus]
+        for kind in kinds
     ]
     options = config.encoder
     x = dense(tf_keras.layers.Concatenate()([both, *local]), options, "head_join")
@@ -114,6 +109,20 @@ def build_lcf(
     x = attend(x, inputs["input_mask"], options, "head_attention")
     pooled = dense(x[:, 0], options, "head_pooler", activation="tanh")
     return classifier(inputs, pooled, encoder, config, classes)
+
+
+def focuses(config: LcfBertConfig) -> tuple[str, ...]:
+    """The kinds of `LocalFocus` that are concatenated.
+
+    Raises:
+        ConfigError: `focus` is unknown, or `distance` is negative.
+    """
+    kind = type(config).__name__
+    if config.focus not in _FOCUSES:
+        raise ConfigError(f"{kind}.focus={config.focus!r}: expected one of {', '.join(_FOCUSES)}")
+    if config.distance < 0:
+        raise ConfigError(f"{kind}.distance={config.distance}: must be 0 or more (pieces)")
+    return _FOCUSES[config.focus]
 
 
 class LocalFocus(tf_keras.layers.Layer):
@@ -162,10 +171,10 @@ def begin(
     Raises:
         ConfigError: a value is out of range, or the encoder is too short for the window.
     """
-    longest, most = 4 * reader.window + 3, bert.sizes(config.encoder).positions
+    longest, most = reader.longest, bert.sizes(config.encoder).positions
     if longest > most:
         raise ConfigError(
-            f"window={reader.window}: pairs may have {longest} pieces, but the encoder reads"
+            f"window={reader.window}: rows may have {longest} pieces, but the encoder reads"
             f" {most} (max_position_embeddings or max_sequence_length)"
         )
     if not 0 <= config.dropout < 1:
@@ -186,14 +195,20 @@ def classifier(
     classes: int,
 ) -> bert.BertModel:
     """The model from the inputs to float32 logits [batch, classes], computed from `pooled`."""
-    x = tf_keras.layers.Dropout(config.dropout)(pooled)
-    logits = tf_keras.layers.Dense(
+    return bert.BertModel(
+        inputs, logits(pooled, config, classes, "head_logits"), encoder, name="bert"
+    )
+
+
+def logits(x: tf.Tensor, config: BertConfig, classes: int, name: str) -> tf.Tensor:
+    """Applies dropout and a last layer. Returns float32 logits [..., classes]."""
+    x = tf_keras.layers.Dropout(config.dropout)(x)
+    return tf_keras.layers.Dense(
         classes,
         kernel_initializer=bert.initializer(config.encoder),
         dtype="float32",
-        name="head_logits",
+        name=name,
     )(x)
-    return bert.BertModel(inputs, logits, encoder, name="bert")
 
 
 def dense(

@@ -74,6 +74,14 @@ class AspectData(inputs.FoldedData):
         return len(read(source_of(self)))
 
 
+@dataclasses.dataclass
+class TermData(AspectData):
+    """The same, to extract aspects: all aspects of a sentence must be labelled.
+
+    Without `input_path`, the synthetic sentences with two opinions make two examples.
+    """
+
+
 class Source(NamedTuple):
     """A source of examples. Equal sources hold equal examples."""
 
@@ -84,6 +92,7 @@ class Source(NamedTuple):
     repeated_marks: str = "first"
     bad_examples: str = "skip"
     polarities: tuple[str, ...] = ()
+    every_aspect: bool = False
 
     def __str__(self) -> str:
         return ", ".join(self.paths) or "the synthetic examples"
@@ -130,7 +139,8 @@ def source_of(config: AspectData) -> Source:
     side = config.side()
     split = "all" if side else config.split or ("all" if paths else own_split)
     marks, bad, known = config.repeated_marks, config.bad_examples, tuple(config.polarities)
-    return Source(paths, split, config.held_out, side, marks, bad, known)
+    every = isinstance(config, TermData) and not paths
+    return Source(paths, split, config.held_out, side, marks, bad, known, every)
 
 
 def read(source: Source) -> list[Example]:
@@ -142,7 +152,7 @@ def read(source: Source) -> list[Example]:
     if source.paths:
         examples = _of_files(source)
     else:
-        examples = made_up_opinions.examples()
+        examples = made_up_opinions.examples(every_aspect=source.every_aspect)
     if source.side:
         labels = np.array([example.polarity for example in examples])
         groups = np.array([example.sentence for example in examples])

@@ -101,7 +101,7 @@ class SentenceReader(Reader):
     ) -> Features:
         """See `Reader.assemble`."""
         ids = tf.concat([left, aspect, right], axis=1)
-        return {WORDS: ids.to_tensor(embeddings.PADDING), ASPECT: _bounds(left, aspect)}
+        return {WORDS: ids.to_tensor(embeddings.PADDING), ASPECT: bounds(left, aspect)}
 
 
 class PairReader(Reader):
@@ -134,19 +134,36 @@ class PairReader(Reader):
         self, left: tf.RaggedTensor, aspect: tf.RaggedTensor, right: tf.RaggedTensor
     ) -> Features:
         """See `Reader.assemble`."""
-        one = tf.ones([left.nrows(), 1], tf.int32)
-        cls, sep = (
-            tf.RaggedTensor.from_tensor(one * id_) for id_ in (self.pieces.cls, self.pieces.sep)
-        )
+        cls, sep = self.special(left)
         first = tf.concat([cls, left, aspect, right, sep], axis=1)
         second = tf.concat([aspect, sep], axis=1)
-        ids = tf.concat([first, second], axis=1)
         types = tf.concat([tf.zeros_like(first), tf.ones_like(second)], axis=1)
+        return self.padded(tf.concat([first, second], axis=1), types, bounds(left, aspect))
+
+    @property
+    def longest(self) -> int:
+        """The maximum number of pieces in a row."""
+        return 4 * self.window + 3
+
+    def special(self, rows: tf.RaggedTensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+        """[CLS] and [SEP] for each row, [batch, 1] each."""
+        one = tf.ones([rows.nrows(), 1], tf.int32)
+        cls, sep = self.pieces.cls, self.pieces.sep
+        return tf.RaggedTensor.from_tensor(one * cls), tf.RaggedTensor.from_tensor(one * sep)
+
+    def padded(self, ids: tf.RaggedTensor, types: tf.RaggedTensor, aspect: tf.Tensor) -> Features:
+        """The features of rows that begin with [CLS].
+
+        Args:
+            ids: [batch, (pieces)] int32.
+            types: [batch, (pieces)] int32.
+            aspect: [batch, 2] int32, the aspect's positions after [CLS].
+        """
         return {
             "input_word_ids": ids.to_tensor(self.pieces.pad),
             "input_mask": tf.ones_like(ids).to_tensor(),
             "input_type_ids": types.to_tensor(),
-            ASPECT: _bounds(left, aspect) + 1,  # after [CLS]
+            ASPECT: aspect + 1,
         }
 
 
@@ -165,7 +182,8 @@ def distances(aspect: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
     return tf.maximum(0, tf.maximum(before, after))
 
 
-def _bounds(left: tf.RaggedTensor, aspect: tf.RaggedTensor) -> tf.Tensor:
+def bounds(left: tf.RaggedTensor, aspect: tf.RaggedTensor) -> tf.Tensor:
+    """The position of the aspect's first id, and of the first id after it, [batch, 2] int32."""
     first = tf.cast(left.row_lengths(), tf.int32)
     return tf.stack([first, first + tf.cast(aspect.row_lengths(), tf.int32)], axis=1)
 

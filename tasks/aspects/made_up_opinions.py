@@ -18,8 +18,13 @@ _OPINIONS = {
 }
 
 
-def examples() -> list[Example]:
-    """Returns each opinion alone, then together with opinions of other things."""
+def examples(*, every_aspect: bool = False) -> list[Example]:
+    """Returns each opinion alone, then together with opinions of other things.
+
+    Args:
+        every_aspect: whether sentences with two opinions make an example for each of them, not
+            only for the first.
+    """
     said = [
         (thing, opinion, polarity)
         for thing, opinions in _OPINIONS.items()
@@ -30,10 +35,14 @@ def examples() -> list[Example]:
     for number, draw in enumerate(draws):
         thing, opinion, polarity = said[number % len(said)]
         others = [example for example in said if example[0] != thing]
-        other, elsewhere, _ = others[draw % len(others)]
-        if draw >> 32 & 1:
-            left, right = "the ", f" was {opinion} , but the {other} was {elsewhere} ."
-        else:
-            left, right = f"the {other} was {elsewhere} , but the ", f" was {opinion} ."
-        made.append(Example(left, thing, right, polarity, "made up"))
+        other, elsewhere, feeling = others[draw % len(others)]
+        pair = [(thing, opinion, polarity), (other, elsewhere, feeling)]
+        (one, said_one, _), (two, said_two, _) = pair if draw >> 32 & 1 else pair[::-1]
+        parts = {
+            one: ("the ", f" was {said_one} , but the {two} was {said_two} ."),
+            two: (f"the {one} was {said_one} , but the ", f" was {said_two} ."),
+        }
+        for aspect, _, feeling in pair if every_aspect else pair[:1]:
+            left, right = parts[aspect]
+            made.append(Example(left, aspect, right, feeling, "made up"))
     return made

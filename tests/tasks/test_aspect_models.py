@@ -314,5 +314,5 @@ def test_an_impossible_model_is_refused(config, message):
 
 def test_an_encoder_that_is_too_short_for_the_window_is_refused():
     reader, _ = read(bert("bert_spc"), SENTENCE, window=16)
-    with pytest.raises(ConfigError, match=saying("window=16 pairs 67 64")):
+    with pytest.raises(ConfigError, match=saying("window=16 67 pieces 64")):
         aspect_models.build(bert("bert_spc"), reader, 3)

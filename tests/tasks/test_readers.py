@@ -258,7 +258,7 @@ def test_what_does_not_fit_the_reader_is_refused(tmp_path):
         readers.make(readers.ReaderConfig(type="lstm"), words)
     with pytest.raises(ConfigError, match=r"vocab_file='.*' is for ReaderConfig.type='bert'"):
         readers.make(questions.match_lstm(), pieces)
-    with pytest.raises(ConfigError, match=saying("type='bert' needs WordPiece vocabulary")):
+    with pytest.raises(ConfigError, match=saying("type='bert' needs vocabulary pieces")):
         readers.make(questions.bert(), words)
     with pytest.raises(ConfigError, match=saying("max_context=400 443 encoder reads 128")):
         readers.make(questions.bert(), pieces)
