@@ -194,6 +194,12 @@ class EvaluationSetConfig(base_config.Config):
     prefix: str = setting(
         "", "Prefix of the set's metric names. Empty: the set's name and a slash."
     )
+    enabled: bool = setting(
+        True,
+        "Whether the set is evaluated. `name/EvaluationSetConfig.enabled = False` switches off a "
+        "set of an included file.",
+        read="elsewhere",
+    )
 
 
 @dataclasses.dataclass
@@ -885,6 +891,12 @@ class RunConfig(base_config.Config):
         False,
         "Whether the training metrics include `gradient_norm`: the mean of the global norms of "
         "the applied gradients, before clipping.",
+    )
+    log_validation_gradient_norm: bool = setting(
+        False,
+        "Whether each evaluation also measures `validation_gradient_norm`: the global norm of the "
+        "gradient of the loss on the first batch of the validation data, without dropout.",
+        read="evaluation",
     )
     actions: tuple[ActionConfig, ...] = setting(
         (),

@@ -9,6 +9,7 @@ from official.core import config_definitions as cfg
 from official.modeling.hyperparams import base_config
 
 from runner.configuration import (
+    disabled_sets,
     epochs,
     gin_builder,
     multitask,
@@ -99,6 +100,7 @@ def load(
             loading.places = kept | new  # drops the origins in a replaced list
         except ConfigError as error:
             problems.append(str(error))
+    disabled_sets.remove(made, loading.places)
     early = [] if problems or mode is None else _found_early(made, evaluates=mode[1])
     try:
         loading.resolved = resolve(made, counts=not (problems or early))
@@ -197,6 +199,7 @@ def resolve(experiment: cfg.ExperimentConfig, *, counts: bool = True) -> list[st
     Raises:
         ConfigError: as `epochs.resolve` does.
     """
+    disabled_sets.remove(experiment)
     multitask.follow(experiment)
     lines = epochs.resolve(experiment, counts=counts)
     schedules.follow(experiment)

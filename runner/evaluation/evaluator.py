@@ -19,6 +19,7 @@ from runner.data import batches
 from runner.data.determinism import Determinism
 from runner.devices import team
 from runner.errors import ConfigError, RunnerError
+from runner.evaluation import validation_gradient
 from runner.internals import gin as gin_internals
 from runner.internals import image_files
 from runner.internals import tensorflow as tf_internals
@@ -123,6 +124,9 @@ class Evaluator(base_trainer.Trainer):
             self._host_step = tf.function(self._host_step, autograph=False)
             self._graph_loop = tf.function(self._graph_loop, autograph=False)
         self._task_step = tf_internals.converted(task.validation_step)
+        self._gradient = None
+        if config.run.log_validation_gradient_norm:
+            self._gradient = validation_gradient.ValidationGradient(task, model, self.strategy)
 
     def _validate_params(self, *_: Any, **__: Any) -> None:
         """Skips Model Garden's check for data configs it was not given, as none is needed."""
@@ -211,9 +215,14 @@ class Evaluator(base_trainer.Trainer):
             RunnerError: there was no example.
         """
         with team.current().together("evaluate", int(num_steps)):
-            return self._evaluate(
+            logs = self._evaluate(
                 self.eval_dataset, num_steps, "the validation data are empty (task.validation_data)"
             )
+            if self._gradient:
+                with self.state_kept(), self.averages_in_force():
+                    batch = self._evaluated.begin(self.eval_dataset)
+                    logs[validation_gradient.NAME] = self._gradient.norm(batch)
+            return logs
 
     def evaluate_on(self, dataset: Any, name: str, *, limit: int = 0) -> Logs:
         """Evaluates like `evaluate`, but on another dataset.

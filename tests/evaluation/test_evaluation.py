@@ -220,6 +220,44 @@ def made(tmp_path, *sets, overrides=None, **task):
         return built, evaluation_sets.build(config, built)
 
 
+@pytest.mark.parametrize("overrides", [{}, MIRRORED], ids=["one replica", "mirrored"])
+def test_the_norm_of_the_validation_gradient_is_that_of_the_first_batch(tmp_path, overrides):
+    overrides = {
+        **overrides,
+        "run": {**overrides.get("run", {}), "log_validation_gradient_norm": True},
+    }
+    built, _ = made(tmp_path, overrides=overrides)
+    local = built.strategy.experimental_local_results
+    features, labels = map(local, next(iter(built.eval_dataset)))
+    gradients = []
+    for part, known in zip(features, labels, strict=True):
+        with tf.GradientTape() as tape:
+            loss = built.task.build_losses(known, built.model(part, training=False))
+        gradients.append(tape.gradient(loss, built.model.trainable_variables))
+    mean = [tf.add_n(each) / len(gradients) for each in zip(*gradients, strict=True)]
+    norms = [float(built.evaluate(tf.constant(-1))["validation_gradient_norm"]) for _ in range(2)]
+    assert norms == [pytest.approx(float(tf.linalg.global_norm(mean)), rel=1e-5)] * 2
+    assert norms[0] == norms[1] > 0
+
+
+def test_a_set_that_is_switched_off_is_gone_and_later_ones_keep_their_places(tmp_path):
+    sets = ", ".join(f"@{name}/run_config.EvaluationSetConfig()" for name in "abc")
+    bindings = [f"RunConfig.evaluation_sets = ({sets})"]
+    for name in "abc":
+        bindings.append(f"{name}/EvaluationSetConfig.name = {name!r}")
+        bindings.append(f"{name}/EvaluationSetConfig.data = @validation/image_data.ImageData()")
+    (tmp_path / "sets.gin").write_text(
+        "from __gin__ import dynamic_registration\nfrom runner import run_config\n"
+        "from tasks.images import image_data\ninclude 'digits.gin'\n" + "\n".join(bindings)
+    )
+    off = "b/EvaluationSetConfig.enabled = False"
+    loaded = runner.load(str(tmp_path / "sets.gin"), [off])
+    assert [each.name for each in loaded.run.evaluation_sets] == ["a", "c"]
+    wrong = "c/EvaluationSetConfig.share = 2.0"
+    with pytest.raises(ConfigError, match=saying(f'"{wrong}" evaluation_sets[1].share')):
+        runner.run(runner.load(str(tmp_path / "sets.gin"), [off, wrong]), tmp_path / "run", "eval")
+
+
 def score(built, each):
     logs = built.evaluate_on(each.dataset, each.name)
     return {name: float(value) for name, value in logs.items()}
