@@ -852,6 +852,11 @@ class RunConfig(base_config.Config):
         allowed=some_of(*TENSORBOARD),
         resume=REPORTS,
     )
+    tensorboard_graph: bool = setting(
+        False,
+        "Whether a new run writes the graph of its training step, for TensorBoard's tab Graphs.",
+        resume=REPORTS,
+    )
     summary_seconds: float = setting(
         0.0,
         "Adds a point to TensorBoard's training charts if the last one is this many seconds "

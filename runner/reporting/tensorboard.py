@@ -74,6 +74,12 @@ class TensorBoard:
         self.draw(step, charts.pictures)
         self.add_all(charts.written)
 
+    def graph(self, graph: tf.Graph) -> None:
+        """Adds a graph, with the functions that it calls and with shapes."""
+        self._add(
+            event_pb2.Event(graph_def=graph.as_graph_def(add_shapes=True).SerializeToString())
+        )
+
     def add(self, step: int, summary: summary_pb2.Summary) -> None:
         """Adds a complete summary."""
         self._add(event_pb2.Event(step=step, summary=summary))

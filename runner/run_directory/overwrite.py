@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Collection
 from pathlib import Path
 
-from runner.core import console, files, layout
+from runner.core import console, files, layout, text
 from runner.errors import ConfigError
 from runner.run_directory import claim
 from runner.storage import display_names
@@ -56,6 +56,24 @@ def begin_anew(folder: Path, typed: str | bool, *, more: Collection[str] = ()) -
                 path.unlink(missing_ok=True)
     if found:
         console.say(f"removed the previous run in {display_names.of(folder)}")
+
+
+def clear_events(folder: Path) -> None:
+    """Removes the TensorBoard events of a run that this process has locked.
+
+    Those of its evaluators stay, because other processes may be writing them.
+    """
+    others = layout.evaluators(folder)
+    found = [
+        path
+        for path in sorted(folder.rglob("events.out.tfevents.*"))
+        if not any(path.is_relative_to(each) for each in others)
+    ]
+    for path in found:
+        files.check(path)
+        path.unlink(missing_ok=True)
+    if found:
+        console.say(f"removed {text.counted(len(found), 'event file')} of TensorBoard")
 
 
 def _is_of_run(name: str, more: Collection[str]) -> bool:

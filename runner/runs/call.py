@@ -145,12 +145,14 @@ class Resuming(NamedTuple):
 
     Attributes:
         overwrite: The name of the run's directory, to remove the run in it and start over.
+        clear_logs: Whether the run's TensorBoard events are removed first.
         allow_config_change: Whether a run may continue with a changed configuration.
         allow_lost_history: Whether a run may continue without rows that its history has lost.
         profile_steps: The first and the last training step to profile, None for none.
     """
 
     overwrite: bool | str = False
+    clear_logs: bool = False
     allow_config_change: bool = False
     allow_lost_history: bool = False
     profile_steps: tuple[int, int] | None = None

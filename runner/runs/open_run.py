@@ -154,6 +154,7 @@ def _built(
         writers=named,
         tags=call.given.tags,
         summaries=trainer.written,
+        graph=trainer.training_graph if config.run.tensorboard_graph and not source else None,
     )
     if source and written:
         _check_training_rows(log, folder, source, written.training)

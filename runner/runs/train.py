@@ -44,6 +44,8 @@ def _lead(call: Call, resuming: Resuming, *, evaluates: bool) -> Outcome:
         workers.plainly(call.stop),
     ):
         start.begin(allow=resuming.allow_config_change)
+        if resuming.clear_logs:
+            overwrite.clear_events(folder)
         outcome = _train(call, resuming, start, told, evaluates=evaluates)
         told.ended(outcome.results)
     return outcome

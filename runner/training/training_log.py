@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import tensorflow as tf
+
 from runner.core import background, files, layout, schedule
 from runner.errors import RunnerError
 from runner.history import records
@@ -34,6 +36,7 @@ class TrainingLog:
         writers: The user's own writers, which get every row.
         tags: As for TensorBoard.
         summaries: The output of `tf.summary` in the task's steps.
+        graph: The training step's graph, to be drawn. None: none.
         clock: Returns seconds. Tests inject it.
     """
 
@@ -49,12 +52,15 @@ class TrainingLog:
         writers: Writers | None = None,
         tags: Mapping[str, str] = tensorboard.SHARED_TAGS,
         summaries: task_summaries.Summaries | None = None,
+        graph: tf.Graph | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._path = model_dir / layout.TRAINING_ROWS
         self._board = tensorboard.TensorBoard(
             model_dir / layout.TRAIN if draws else None, purge_from=resumed_at + 1, tags=tags
         )
+        if graph and draws:
+            self._board.graph(graph)
         self._summaries = summaries or task_summaries.Summaries()
         self._writes = writes
         self._utilization = utilization

@@ -7,6 +7,7 @@ import finished
 import pytest
 import resumed
 import toy
+from tensorboard.backend.event_processing import event_accumulator
 from wording import saying, says
 
 import runner
@@ -57,6 +58,7 @@ def test_a_name_that_cannot_be_is_refused(name, said):
         (["--model_dir=runs/a", "--overwrite=b"], "--overwrite=b name run runs/a"),
         (["--model_dir=runs/a", "--overwrite=a", "--launch=local"], "each restart"),
         (["--model_dir=runs/a", "--overwrite=a", "--workers=2"], "each restart"),
+        (["--model_dir=runs/a", "--clear_logs", "--launch=local"], "--clear_logs each restart"),
         (["--model_dir=runs/a", "--overwrite=a", "--worker_hosts=a:1,b:1"], "several workers"),
         (["--runs_dir=runs", "--workers=2"], "--workers needs --model_dir"),
     ],
@@ -101,6 +103,42 @@ def test_logs_of_each_kind_can_be_left_out(tmp_path):
     assert not (tmp_path / "train.jsonl").exists()
     events = {str(path.parent.relative_to(tmp_path)) for path in tmp_path.rglob("events.*")}
     assert events == {"validation"}
+
+
+def test_events_are_cleared_and_the_run_continues_to_the_same_state(tmp_path, capsys):
+    def made(steps):
+        return toy.experiment({"trainer": {"train_steps": steps}})
+
+    runner.run(made(20), tmp_path / "run", "train_and_eval")
+    rows = resumed.rows(tmp_path / "run/train.jsonl")
+    old = {path.name for path in (tmp_path / "run").rglob("events.*")}
+    theirs = tmp_path / "run/eval-side/events.out.tfevents.1.host"
+    theirs.parent.mkdir()
+    theirs.write_text("of an evaluator")
+    runner.run(made(40), tmp_path / "run", "train_and_eval", clear_logs=True)
+    says(capsys.readouterr().err, f"removed {len(old)} event files")
+    kept = {path.name for path in (tmp_path / "run").rglob("events.*")}
+    assert old
+    assert kept & old == set()
+    assert theirs.exists()
+    assert resumed.rows(tmp_path / "run/train.jsonl")[: len(rows)] == rows
+    runner.run(made(40), tmp_path / "whole", "train_and_eval")
+    assert resumed.state(tmp_path / "run", 40) == resumed.state(tmp_path / "whole", 40)
+
+
+def test_the_graph_of_the_training_step_is_drawn_once_if_asked(tmp_path):
+    for steps in (20, 40):
+        made = toy.experiment(
+            {"run": {"tensorboard_graph": True}, "trainer": {"train_steps": steps}}
+        )
+        runner.run(made, tmp_path, "train")
+    graphs = []
+    for path in sorted((tmp_path / "train").iterdir()):
+        events = event_accumulator.EventAccumulator(str(path)).Reload()
+        graphs += [events.Graph()] if events.Tags()["graph"] else []
+    (graph,) = graphs
+    every = [*graph.node, *(node for each in graph.library.function for node in each.node_def)]
+    assert {"MatMul", "BiasAdd"} <= {node.op for node in every}
 
 
 def test_only_the_best_is_kept_of_a_run_that_has_ended_and_a_longer_one_goes_on_from_it(

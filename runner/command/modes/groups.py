@@ -257,6 +257,9 @@ class Training(Workers):
         "NAME",
         bare=True,
     )
+    clear_logs: bool = option(
+        False, "delete the TensorBoard events that the run has written, and continue"
+    )
     allow_config_change: bool = option(False, "resume even if the configuration has changed")
     allow_lost_history: bool = option(False, "resume even if rows of history.jsonl are missing")
     profile_steps: tuple[int, int] | None = option(
@@ -278,19 +281,20 @@ class Training(Workers):
             options.check_steps("profile_steps", self.profile_steps)
 
     def check(self, model_dir: str) -> None:
-        """Checks that the run to overwrite may be overwritten."""
+        """Checks that what is to be deleted may be deleted."""
         super().check(model_dir)
+        for chosen in ("overwrite", "clear_logs"):
+            for name in ("launch", "workers"):
+                if getattr(self, chosen) and getattr(self, name):
+                    raise ConfigError(
+                        f"--{chosen} and --{name} cannot be combined: each restart would delete "
+                        "again. Delete the files yourself, or choose another --model_dir"
+                    )
         if not self.overwrite:
             return
         from runner.devices import cluster
         from runner.run_directory import overwrite
 
-        for name in ("launch", "workers"):
-            if getattr(self, name):
-                raise ConfigError(
-                    f"--overwrite and --{name} cannot be combined: each restart would start over. "
-                    "Delete the directory yourself, or choose another --model_dir"
-                )
         if "://" in model_dir:
             raise ConfigError(
                 f"{{overwrite}}: {model_dir} is not a local directory", overwrite=None
@@ -306,7 +310,11 @@ class Training(Workers):
         from runner.runs.call import Resuming
 
         return Resuming(
-            self.overwrite, self.allow_config_change, self.allow_lost_history, self.profile_steps
+            self.overwrite,
+            self.clear_logs,
+            self.allow_config_change,
+            self.allow_lost_history,
+            self.profile_steps,
         )
 
 
