@@ -26,6 +26,7 @@ class ImageData(inputs.FoldedData):
       uint8 or floating point, which is not rescaled), `labels` ([N], integers from 0) and
       optionally `class_names`
     - the directory of CIFAR-10's or CIFAR-100's binary version, or its .tar.gz
+    - the directory of CIFAR-10-C or CIFAR-100-C, with `labels.npy`
     - a directory with one subdirectory of images per class. Classes are numbered in alphabetical
       order, and images have 3 channels.
 
@@ -35,7 +36,8 @@ class ImageData(inputs.FoldedData):
     These are decoded each time they are needed (`runner-prepare-images` packs them into an .npz).
 
     Attributes:
-        subset: 'train' or 'test', for CIFAR's binary version.
+        subset: 'train' or 'test', for CIFAR's binary version. For CIFAR-10-C and CIFAR-100-C, a
+            corruption and its severity from 1 to 5, such as 'fog_3'.
         image_size: the height and width to which the images of a directory are scaled (to cover it)
             and cropped (around the middle). Empty: all images have the same size.
         split: which part of the source: 'all', 'validation' (a fixed random choice, independent of

@@ -16,7 +16,7 @@ import tensorflow as tf
 from runner import inputs
 from runner.errors import ConfigError
 from runner.storage import data_copies
-from tasks.images import cifar_files, image_folders
+from tasks.images import cifar_files, corrupted_files, image_folders
 
 
 class Source(NamedTuple):
@@ -94,6 +94,12 @@ def reader(source: Source) -> Reader:
             lambda: cifar_files.COUNTS[source.subset],
             functools.partial(_read_cifar, path, source.subset),
         )
+    if source.input_path and corrupted_files.is_here(path):
+        _expect(source, "subset")
+        return Reader(
+            lambda: corrupted_files.count(path),
+            functools.partial(_read_corrupted, path, source.subset),
+        )
     if source.input_path and path.is_dir():
         _expect(source, "image_size", "cache_folder")
         return Reader(
@@ -113,7 +119,7 @@ def reader(source: Source) -> Reader:
 
 def _expect(source: Source, *fields: str) -> None:
     for field, where in {
-        "subset": "CIFAR's binary distribution",
+        "subset": "CIFAR's binary distribution or CIFAR-10-C",
         "image_size": "a directory of images by class",
         "fold_group": "an .npz file, in which it names an array",
     }.items():
@@ -126,6 +132,10 @@ def _read_cifar(path: Path, subset: str) -> Stored:
     return Stored(
         found.images, found.labels, found.images.shape[1:], 255.0, found.classes, found.names
     )
+
+
+def _read_corrupted(path: Path, subset: str) -> Stored:
+    return _checked(*corrupted_files.read(path, subset), f"{path} ({subset})")
 
 
 def _read_folder(path: Path, image_size: tuple[int, ...]) -> Stored:

@@ -181,3 +181,38 @@ def test_a_missing_cut_or_damaged_npz_is_refused_by_name(tmp_path):
         file.writestr("images.npy", "not an array")
         file.writestr("labels.npy", "not an array")
     refused(r"x\.npz: images are \|S12 \[\]")
+
+
+@pytest.fixture
+def corrupted(tmp_path):
+    """A directory like CIFAR-10-C, with four images in each severity."""
+    images = np.random.default_rng(0).integers(0, 256, [20, 32, 32, 3], np.uint8)
+    np.save(tmp_path / "fog.npy", images)
+    np.save(tmp_path / "gaussian_noise.npy", 255 - images)
+    np.save(tmp_path / "labels.npy", np.tile([3, 0, 9, 1], 5).astype(np.uint8))
+    return tmp_path, images
+
+
+def test_a_corruption_and_a_severity_of_cifar_10_c_are_a_subset(corrupted):
+    path, images = corrupted
+    found = read(input_path=str(path), subset="gaussian_noise_2")
+    np.testing.assert_array_equal(found.images, 255 - images[4:8])
+    assert found.labels.tolist() == [3, 0, 9, 1]
+    assert (found.classes, found.white, count(input_path=str(path), subset="fog_5")) == (10, 255, 4)
+
+
+@pytest.mark.parametrize("subset", ["", "fog", "fog_0", "fog_6", "snow_1", "labels_1"])
+def test_a_corruption_that_is_not_there_is_refused_with_those_that_are(corrupted, subset):
+    path, _ = corrupted
+    with pytest.raises(ConfigError, match=saying(f"subset={subset!r} fog, gaussian_noise")):
+        read(input_path=str(path), subset=subset)
+
+
+def test_damaged_corruptions_are_refused(corrupted):
+    path, images = corrupted
+    np.save(path / "fog.npy", images[1:])
+    with pytest.raises(ConfigError, match=saying("fog.npy 19 20 labels")):
+        read(input_path=str(path), subset="fog_1")
+    (path / "gaussian_noise.npy").write_bytes(b"short")
+    with pytest.raises(ConfigError, match=saying("gaussian_noise.npy cannot read")):
+        read(input_path=str(path), subset="gaussian_noise_1")
