@@ -541,8 +541,20 @@ class StudyConfig(base_config.Config):
     strategy: str = setting(
         "grid",
         "How to choose values: all combinations of lists (`grid`), at `random`, evenly spread "
-        "(`quasi_random`), or from the results so far (`tpe`, `cma_es`).",
-        allowed=one_of("grid", "random", "quasi_random", "tpe", "cma_es"),
+        "(`quasi_random`), or from the results so far (`tpe`, `cma_es`, or `nsga2` for several "
+        "`objectives`).",
+        allowed=one_of("grid", "random", "quasi_random", "tpe", "cma_es", "nsga2"),
+    )
+    objectives: tuple[str, ...] = setting(
+        (),
+        "Further objectives besides `TrainerConfig.best_checkpoint_eval_metric`: metrics with the "
+        "better direction (`f1:higher`), or measures of the exported model (`tflite/bytes`, "
+        "`saved_model/milliseconds`), of which lower is better.",
+    )
+    limits: tuple[str, ...] = setting(
+        (),
+        "Limits on metrics and measures, such as `tflite/milliseconds <= 2`. A configuration that "
+        "exceeds one is not chosen.",
     )
     trials: int = setting(0, "Number of configurations to try. 0: all of a grid.", allowed=SIZE)
     seed: int = setting(0, "Seeds the choice of values.", allowed=number(at_least=0, below=2**32))
@@ -564,7 +576,7 @@ class StudyConfig(base_config.Config):
         "`asha`, `hyperband` or `median`. Empty for none. With `pbt` (population based "
         "training), all trials pause, and the worst continue from checkpoints of the best, with "
         "other values. With `race`, seeds are added until it is decided which configuration is "
-        "best. Not available with `tpe` and `cma_es`.",
+        "best. Not available with `tpe`, `cma_es`, `nsga2`, `objectives` and `limits`.",
         allowed=one_of("", "asha", "hyperband", "median", "pbt", "race"),
     )
     level: float = setting(

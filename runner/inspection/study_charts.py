@@ -36,6 +36,8 @@ def charts(found: Summary) -> Iterator[tuple[Chart, str]]:
     for name, label in zip(names, short(names), strict=True):
         if chart := _slice(found, name, label, scored):
             yield chart, ""
+    for chart in _fronts(found):
+        yield chart, "A point for each configuration. The thick ones are on the Pareto front."
     if boxes := _boxes(found):
         yield boxes, "A point for each run. The line is the median, the box the middle half."
     yield from _over_steps(found, scored)
@@ -142,6 +144,39 @@ def _slice(found: Summary, name: str, label: str, scored: Sequence[Trial]) -> Ch
     ]
     kind = {"kind": "points", "name": f"{found.objective.metric} over {label}", "x": label}
     return {**kind, "points": points, "log": axis["log"], "names": axis.get("names")}
+
+
+def _fronts(found: Summary) -> Iterator[Chart]:
+    """Plots the first objective over each further one."""
+    first, *others = found.goals.objectives or (None,)
+    ended = [each for each in found.configurations if each.is_finished]
+    for other in others:
+        assert first
+        shown = [each for each in ended if {first.name, other.name} <= each.means.keys()]
+        axis = _axis(other.name, [each.means[other.name] for each in shown])
+        points = [
+            {
+                "x": x,
+                "y": each.means[first.name],
+                "said": _of_goals(found, each),
+                "best": each in found.front,
+            }
+            for each, x in zip(shown, axis["values"], strict=True)
+        ]
+        name = f"{first.name} over {other.name}"
+        kind = {"kind": "points", "name": name, "x": other.name}
+        if points:
+            yield {**kind, "points": points, "log": axis["log"], "names": None}
+
+
+def _of_goals(found: Summary, each: Configuration) -> str:
+    values = [
+        f"{name} {text.number(each.means[name])}"
+        for name in found.goals.names
+        if name in each.means
+    ]
+    beyond = [f"exceeds {limit}" for limit in found.goals.exceeded(each.means)]
+    return ", ".join([each.name, *values, *beyond])
 
 
 def _boxes(found: Summary) -> Chart | None:

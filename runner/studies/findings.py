@@ -124,6 +124,7 @@ def notes(found: Summary) -> list[str]:
         *_nothing_chosen(found),
         *_worst(found),
         *_not_counted(found),
+        *_limits(found),
         *_budgets(found),
         *_race(found),
         *_population(found),
@@ -142,8 +143,22 @@ def _nothing_chosen(found: Summary) -> Iterator[str]:
         yield "no configuration is chosen: TrainerConfig.best_checkpoint_eval_metric is empty"
     elif not any(each.is_finished for each in found.configurations):
         yield "no configuration is chosen yet: no trial has finished"
+    elif not any(map(found.is_within, found.configurations)):
+        yield "no configuration is chosen: none is within all limits"
     elif found.chosen is None:
         yield f"no configuration is chosen: no finished trial has a finite {metric}"
+
+
+def _limits(found: Summary) -> Iterator[str]:
+    """Reports how many configurations exceed each limit, or have no value for it."""
+    ended = [each for each in found.configurations if each.is_finished]
+    for limit in found.goals.limits:
+        known = [each.means[limit.name] for each in ended if limit.name in each.means]
+        beyond = sum(limit.excess(value) > 0 for value in known)
+        if beyond:
+            yield f"{counted(beyond, 'configuration')} of {len(ended):,} exceed {limit}"
+        if missing := len(ended) - len(known):
+            yield f"{counted(missing, 'configuration')} without {limit.name}"
 
 
 def _worst(found: Summary) -> Iterator[str]:

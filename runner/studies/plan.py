@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from runner.core import schedule, spelling
 from runner.errors import ConfigError
 from runner.run_directory.state import FINISHED, State
-from runner.studies import race, rungs, sequential, space, suggest, trial
+from runner.studies import goals, race, rungs, sequential, space, suggest, trial
+from runner.studies.goals import Goals
 from runner.studies.population import Population
 from runner.studies.race import Race
 from runner.studies.rungs import Rungs
@@ -17,6 +18,8 @@ from runner.studies.trial import Trial
 
 if TYPE_CHECKING:
     from runner import config, run_config
+
+_LEARNING = ("tpe", "cma_es", "nsga2")  # strategies that choose from results
 
 CHOICE = "choice"
 """In trial.json: the number of the strategy's choice that the trial belongs to."""
@@ -32,6 +35,7 @@ class Plan:
         seeds: The seeds of each configuration.
         folds: The folds of each configuration, or (None,) without folds.
         objective: Decides which trial is better.
+        goals: All objectives and limits.
         rungs: The steps at which trials pause, or None if they do not pause.
         race: Adds seeds until the best configuration is decided, or None to train all seeds.
         configurations: The text of config.gin by its name, for trials with the parameter
@@ -44,6 +48,7 @@ class Plan:
     seeds: Sequence[int]
     folds: Sequence[int | None]
     objective: trial.Objective
+    goals: Goals = Goals()  # noqa: RUF009, immutable
     rungs: Rungs | Population | None = None
     race: Race | None = None
     configurations: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -66,6 +71,12 @@ class Plan:
         kills = one.kills - (before.kills if before else 0)
         has_given_up = failures >= self.options.tries or kills >= trial.MOST_KILLS
         return one.state in (State.FAILED, State.PREEMPTED) and has_given_up
+
+    def lacks_measures(self, one: Trial) -> bool:
+        """Returns whether a trial's model must be exported, because its file is measured."""
+        if one.state not in FINISHED or not one.best:
+            return False
+        return any(name not in one.best for name in self.goals.measures)
 
     def gin(self, facts: Mapping[str, Any]) -> str | None:
         """Returns the text of a trial's own config.gin, or None if it has none."""
@@ -121,7 +132,7 @@ class Plan:
             for seed in seeds:
                 facts = {"parameters": dict(chosen), "seed": seed, "fold": fold}
                 facts |= {} if self.is_grid else {CHOICE: number}
-                yield facts | (self.race.facts if self.race else {})
+                yield facts | self.goals.facts | (self.race.facts if self.race else {})
 
     def scores(
         self, chosen: Sequence[Mapping[str, Any]], there: Sequence[Trial]
@@ -141,7 +152,8 @@ class Plan:
             own = trials.get(trial.configuration(each), ())
             if not self._has_ended(own):
                 return []
-            if (value := self._value(own)) is not None and math.isfinite(value):
+            within = not any((excess or 0) > 0 for excess in self._result(each, own).excess)
+            if within and (value := self._value(own)) is not None and math.isfinite(value):
                 values.append((value, number))
         return [number for _, number in sorted(values)[: self.options.best]]
 
@@ -166,6 +178,7 @@ class Plan:
                     known,
                     seed=self.options.seed,
                     lag=self.options.lag,
+                    goals=self.goals,
                 )
             yield self._chosen[number]
 
@@ -187,7 +200,7 @@ class Plan:
             trials = by_configuration.get(trial.configuration(chosen), ())
             if not self._has_ended(trials):
                 return None
-            results.append(suggest.Result(chosen, self._value(trials)))
+            results.append(self._result(chosen, trials))
         return results[:needed]
 
     def _by_configuration(self, there: Sequence[Trial]) -> Mapping[str, Sequence[Trial]]:
@@ -200,7 +213,7 @@ class Plan:
 
     def _has_ended(self, trials: Sequence[Trial]) -> bool:
         """Returns whether these are all trials of a configuration and none will be retried."""
-        ended = sum(map(self.is_final, trials))
+        ended = sum(self.is_final(each) and not self.lacks_measures(each) for each in trials)
         return ended == len(trials) >= len(self.seeds) * len(self.folds)
 
     def _value(self, trials: Sequence[Trial]) -> float | None:
@@ -208,6 +221,31 @@ class Plan:
         values = [trial.worth(each) for each in trials]
         known = [each for each in values if each is not None]
         return sum(known) / len(known) if known else None
+
+    def _result(self, chosen: Mapping[str, Any], trials: Sequence[Trial]) -> suggest.Result:
+        """Returns all scores of a configuration, for a strategy."""
+        further, limits = self.goals.objectives[1:], self.goals.limits
+        others = (_mean(trials, each.name) for each in further)
+        bounded = (_mean(trials, each.name) for each in limits)
+        return suggest.Result(
+            chosen,
+            self._value(trials),
+            tuple(
+                None if value is None else each.worse(value)
+                for each, value in zip(further, others, strict=True)
+            ),
+            tuple(
+                None if value is None else each.excess(value)
+                for each, value in zip(limits, bounded, strict=True)
+            ),
+        )
+
+
+def _mean(trials: Sequence[Trial], name: str) -> float | None:
+    """Returns the mean over seeds and folds at the best evaluations, or None if one is unknown."""
+    values = [each.best.get(name, math.nan) for each in trials]
+    mean = sum(values) / len(values) if values else math.nan
+    return mean if math.isfinite(mean) else None
 
 
 def of(experiment: "config.Experiment") -> Plan:
@@ -230,7 +268,7 @@ def of(experiment: "config.Experiment") -> Plan:
             f"StudyConfig.strategy = {options.strategy!r} needs {{trials}}", trials=None
         )
     metric = spelling.metric_name(trainer.best_checkpoint_eval_metric or "")
-    if options.strategy in ("tpe", "cma_es") and not metric:
+    if options.strategy in _LEARNING and not metric:
         raise ConfigError(
             f"StudyConfig.strategy = {options.strategy!r} needs "
             "TrainerConfig.best_checkpoint_eval_metric, the metric to optimize"
@@ -239,13 +277,42 @@ def of(experiment: "config.Experiment") -> Plan:
     _check_across(options, [each.name for each in parameters], metric)
     objective = trial.Objective(metric, trainer.best_checkpoint_metric_comp == "higher")
     folds: Sequence[int | None] = range(options.folds) if options.folds else (None,)
-    made = Plan(options, parameters, seeds, folds, objective)
+    made = Plan(options, parameters, seeds, folds, objective, _goals(options, objective))
     made.rungs = _rungs(experiment, made)
     made.race = _race(made)
     if made.size > space.MOST:
         raise ConfigError(f"the study has {made.size:,} trials; the maximum is {space.MOST:,}")
     if isinstance(made.rungs, Population) and made.size < 2:
         raise ConfigError("StudyConfig.stopping = 'pbt' needs at least two members")
+    return made
+
+
+def _goals(options: "run_config.StudyConfig", objective: trial.Objective) -> Goals:
+    """Returns the objectives and limits.
+
+    Raises:
+        ConfigError: they are not valid, or cannot be combined with other options.
+    """
+    main = goals.Goal(*objective) if objective.metric else None
+    made = goals.parse(options.objectives, options.limits, main)
+    given = "objectives" if options.objectives else "limits"
+    if options.strategy == "nsga2" and not made.are_several:
+        raise ConfigError(
+            "StudyConfig.strategy = 'nsga2' is for several objectives: set StudyConfig.objectives"
+        )
+    if not made.facts:
+        return made
+    if options.stopping:
+        raise ConfigError(
+            f"StudyConfig.{given} cannot be combined with stopping = {options.stopping!r}, which "
+            "compares trials by one metric"
+        )
+    if options.across:
+        raise ConfigError(
+            f"StudyConfig.{given} cannot be combined with across, which compares one metric"
+        )
+    if options.strategy == "cma_es":
+        raise ConfigError(f"StudyConfig.strategy = 'cma_es' has no {given}: use 'tpe' or 'nsga2'")
     return made
 
 
@@ -298,7 +365,7 @@ def _rungs(experiment: "config.Experiment", made: Plan) -> Rungs | Population | 
     if options is None or options.stopping in ("", "race"):
         return None
     rule = f"StudyConfig.stopping = {options.stopping!r}"
-    if options.strategy in ("tpe", "cma_es"):
+    if options.strategy in _LEARNING:
         raise ConfigError(
             f"{rule} cannot be combined with StudyConfig.strategy = {options.strategy!r}, because "
             "the result of a paused trial may still change, and choices would not be reproducible"
@@ -343,7 +410,7 @@ def _race(made: Plan) -> Race | None:
         raise ConfigError(f"{rule} needs TrainerConfig.best_checkpoint_eval_metric")
     if options.folds:
         raise ConfigError(f"{rule} cannot be combined with folds, which are not independent")
-    if options.strategy in ("tpe", "cma_es"):
+    if options.strategy in _LEARNING:
         raise ConfigError(
             f"{rule} cannot be combined with StudyConfig.strategy = {options.strategy!r}, which "
             "needs all seeds of a configuration to choose the next one"

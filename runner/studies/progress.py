@@ -46,13 +46,13 @@ class Board:
         why = f": {one.reason}" if one.reason and one.state != State.PAUSED else ""
         self._screen.say(f"{one.folder.name}: {one.state} at step {one.step:,}{value}{why}")
 
-    def show(self, trials: Sequence[Trial], running: Mapping[int, int]) -> None:
+    def show(self, trials: Sequence[Trial], running: Mapping[int, int | str]) -> None:
         """Redraws the live lines at intervals.
 
         Args:
             trials: All trials, as far as they are known.
-            running: The numbers of the trials that run here, and the steps that they train to
-                (0 for a trial that is being tested).
+            running: The numbers of the trials that run here, and the steps that they train to, or
+                what is done with them instead.
         """
         if self._clock() - self._shown < max(self._screen.pause, _PAUSE):
             return
@@ -66,9 +66,9 @@ class Board:
             line = "\n".join([*lines, line])
         self._screen.show(line)
 
-    def _row(self, one: Trial, goal: int) -> list[str]:
-        if not goal:
-            return [str(one.number), one.described, "test", "", ""]
+    def _row(self, one: Trial, goal: int | str) -> list[str]:
+        if isinstance(goal, str):
+            return [str(one.number), one.described, goal, "", ""]
         began, first = self._starts.setdefault((one.number, goal), (self._clock(), one.step))
         seconds, steps = self._clock() - began, one.step - first
         left = text.duration(seconds / steps * (goal - one.step)) if steps > 0 else ""
@@ -76,7 +76,7 @@ class Board:
         shown = "" if value is None else f"{value:.4g}"
         return [str(one.number), one.described, f"{one.step:,} of {goal:,}", shown, left]
 
-    def _whole(self, trials: Sequence[Trial], running: Mapping[int, int]) -> str:
+    def _whole(self, trials: Sequence[Trial], running: Mapping[int, int | str]) -> str:
         over = sum(each.state in _ENDED for each in trials)
         words = [f"{over} of {self._size} trials", f"running {', '.join(map(str, running)) or '-'}"]
         known = [(value, each) for each in trials if (value := trial.worth(each)) is not None]

@@ -23,6 +23,8 @@ def publish(folder: Path, trials: Sequence[Trial], data_set: str = "") -> dict[s
 
         - `best`: The chosen configuration with its interval, or None.
         - `findings`: The comparisons in words.
+        - `front`: The parameters of the configurations on the Pareto front, with the objectives, if
+          there are several.
         - `test`: The test of the chosen configuration, if it was tested.
         - `across`: The configurations over all data sets, if there are several.
     """
@@ -41,8 +43,9 @@ def publish(folder: Path, trials: Sequence[Trial], data_set: str = "") -> dict[s
         console.say(across.render(rows, found.objective.metric))
     tested = found.to_test.test if found.to_test else {}
     test = {name: {"mean": each.mean, "interval": _interval(each)} for name, each in tested.items()}
-    said = {"best": _best(found), "findings": findings.comparisons(found)}
+    said: dict[str, Any] = {"best": _best(found), "findings": findings.comparisons(found)}
     said |= {"test": test} if test else {}
+    said |= {"front": front} if (front := _front(found)) else {}
     return {**said, "across": across.as_dict(rows)} if rows else said
 
 
@@ -57,6 +60,14 @@ def _best(found: summary.Summary) -> dict[str, Any] | None:
         found.objective.metric: spread.mean,
         "interval": _interval(spread),
     }
+
+
+def _front(found: summary.Summary) -> list[dict[str, Any]]:
+    names = [each.name for each in found.goals.objectives]
+    return [
+        {"parameters": each.parameters, **{name: each.means[name] for name in names}}
+        for each in found.front
+    ]
 
 
 def _interval(spread: statistics.Spread) -> list[float] | None:

@@ -104,6 +104,7 @@ class Workshop:
         why_set_aside: Why this machine starts no more trials, or empty while it still does.
         data_set: The parameter that names the data set, or empty if there is only one.
         untested: Why a trial could not be tested, by the name of its directory.
+        unmeasured: Why a trial's model could not be exported, likewise.
     """
 
     def __init__(
@@ -112,6 +113,7 @@ class Workshop:
         self.trials = there
         self.why_set_aside = ""
         self.untested: dict[str, str] = {}
+        self.unmeasured: dict[str, str] = {}
         self.data_set = planned.options.across
         self._call = call
         self._plan = planned
@@ -136,7 +138,8 @@ class Workshop:
             console.say(f"{self._room}")
         try:
             while not self._call.stop.requested and self._step():
-                self._board.show(self.trials, {job.one.number: job.goal for job in self._jobs})
+                running = {job.one.number: job.goal or job.kind for job in self._jobs}
+                self._board.show(self.trials, running)
                 time.sleep(_POLL_SECONDS)
         finally:
             for job in self._jobs:
@@ -226,11 +229,26 @@ class Workshop:
                 return
             if (step := self._target(one)) is not None and not self._start(one, step):
                 self._is_begun_elsewhere = True  # its run has not locked its directory yet
+        self._measure()
         rungs, running = self._plan.rungs, self._is_any_active
         if rungs and not self._jobs and not running and (left := rungs.left(self.trials)):
             self._start(left, rungs.after(left))
-        elif not running and all(job.tests for job in self._jobs):
+        elif not running and all(job.kind == "test" for job in self._jobs):
             self._test()
+
+    def _measure(self) -> None:
+        """Exports the models of finished trials whose files are measured."""
+        mine = {job.one.folder.name for job in self._jobs} | self.unmeasured.keys()
+        for one in filter(self._plan.lacks_measures, self.trials):
+            if one.folder.name in mine or not self._plan.includes(one):
+                continue
+            self._replace(now := trial.read(one.folder))
+            if not self._plan.lacks_measures(now):
+                continue
+            if self._is_full or not self._place.has_memory(self._jobs):
+                return
+            if not self._start(now, 0, kind="export"):
+                self._is_begun_elsewhere = True
 
     def _test(self) -> None:
         """Tests the chosen configuration once all training is done."""
@@ -247,7 +265,7 @@ class Workshop:
                 continue
             if self._is_full or not self._place.has_memory(self._jobs):
                 return
-            if not self._start(now, 0, tests=True):
+            if not self._start(now, 0, kind="test"):
                 self._is_tested_elsewhere = True
 
     def _target(self, one: Trial) -> int | None:
@@ -255,17 +273,23 @@ class Workshop:
         rungs = self._plan.rungs
         return rungs.target(one, self.trials) if rungs else 0
 
-    def _start(self, one: Trial, step: int, *, tests: bool = False) -> bool:
-        """Starts a trial up to a step, or its test. Returns False if another worker has it."""
+    def _start(self, one: Trial, step: int, *, kind: str = "train") -> bool:
+        """Starts a trial up to a step, its test or its export.
+
+        Returns False if another worker has it.
+        """
         facts = {"parameters": one.parameters, "seed": one.seed, "fold": one.fold}
         divided = checks.divided(self._call, facts)
-        own = worker.arguments(facts, divided, threads=self._threads, pause_at=step)
+        formats = self._plan.goals.formats if kind == "export" else ()
+        own = worker.arguments(
+            facts, divided, threads=self._threads, pause_at=step, formats=formats
+        )
         taken = {job.gpu for job in self._jobs}
         gpu = next((each for each in self._room.gpus if each not in taken), None)
         command = [*self._call.loaded_from(), *own]
         whole = one.parameters.get(_LENGTH, self._call.config.trainer.train_steps)
-        goal = 0 if tests else step or whole
-        job = worker.Job(one, command, self._place, gpu=gpu, goal=goal)
+        goal = (step or whole) if kind == "train" else 0
+        job = worker.Job(one, command, self._place, gpu=gpu, kind=kind, goal=goal)
         if job.is_held:
             self._jobs.append(job)
         return job.is_held
@@ -282,7 +306,11 @@ class Workshop:
             return
         now = trial.read(job.one.folder)
         self._replace(now)
-        if job.tests:
+        if job.kind == "export":
+            if self._plan.lacks_measures(now) and not self._call.stop.requested:
+                self.unmeasured[now.folder.name] = job.reason()
+            return
+        if job.kind == "test":
             if now.tests:
                 console.say(f"{now.folder.name}: tested")
             elif not self._call.stop.requested:
@@ -334,6 +362,8 @@ def _results(folder: Path, workshop: Workshop) -> dict[str, Any]:
         counts[each.state] = counts.get(each.state, 0) + 1
         if each.state in (State.FAILED, State.REJECTED, State.DIVERGED):
             console.say(f"{each.folder.name} {each.state}: {each.reason}", style="red")
+    for name, reason in workshop.unmeasured.items():
+        console.say(f"{name} could not be exported and measured: {reason}", style="red")
     for name, reason in workshop.untested.items():
         console.say(f"{name} could not be tested: {reason}", style="red")
     said = publish.publish(folder, workshop.trials, workshop.data_set)

@@ -1,8 +1,8 @@
-"""Strategies that choose a study's values: random, quasi-random, TPE, CMA-ES. No TensorFlow.
+"""Strategies that choose a study's values: random, TPE, CMA-ES and others. No TensorFlow.
 
 Each choice is a pure function of the study's seed, its number, and the results available to it. It
 does not depend on the number of workers or on kills. Tree-structured Parzen estimators (Bergstra et
-al. 2011) and CMA-ES (Hansen and Ostermeier 2001) come from Optuna.
+al. 2011), CMA-ES (Hansen and Ostermeier 2001) and NSGA-II (Deb et al. 2002) come from Optuna.
 """
 
 import math
@@ -12,8 +12,11 @@ from typing import Any, NamedTuple
 
 from runner.errors import ConfigError
 from runner.studies import space
+from runner.studies.goals import Goals
 
 Chosen = dict[str, Any]
+
+_POPULATION = 16  # of NSGA-II: the first choices are random, until there are this many results
 
 
 class Result(NamedTuple):
@@ -22,10 +25,14 @@ class Result(NamedTuple):
     Attributes:
         chosen: The values.
         value: The score, where lower is better, or None if unknown, infinite for the worst.
+        others: The scores of further objectives, likewise.
+        excess: By how much each limit is exceeded, negative or 0 within it. None if unknown.
     """
 
     chosen: Mapping[str, Any]
     value: float | None
+    others: tuple[float | None, ...] = ()
+    excess: tuple[float | None, ...] = ()
 
 
 def check(strategy: str, parameters: Sequence[space.Parameter]) -> None:
@@ -53,16 +60,18 @@ def choose(
     *,
     seed: int,
     lag: int,
+    goals: Goals = Goals(),  # noqa: B008, immutable
 ) -> Chosen:
     """Makes choice `number`.
 
     Args:
-        strategy: `random`, `quasi_random`, `tpe` or `cma_es`.
+        strategy: `random`, `quasi_random`, `tpe`, `cma_es` or `nsga2`.
         parameters: The parameters that vary.
         number: From 0.
         results: The results of choices 0 to `number - lag`, in order.
         seed: The study's seed.
         lag: How many choices the results may lag behind.
+        goals: The objectives and limits that the results are about.
     """
     if strategy == "random":
         import numpy as np
@@ -71,9 +80,17 @@ def choose(
         return _placed(parameters, [float(each) for each in shares])
     if strategy == "quasi_random":
         return _placed(parameters, _sobol(len(parameters), seed, number))
+    if strategy == "tpe" and goals.facts:
+        return _tpe_of_several(parameters, number, results, seed=seed, goals=goals)
     if strategy == "tpe":
         return _tpe(parameters, number, results, seed)
-    return _cma_es(parameters, number, results, seed=seed, lag=lag)
+    from optuna import samplers
+
+    if strategy == "cma_es":
+        sampler: Any = samplers.CmaEsSampler(seed=seed)
+    else:
+        sampler = samplers.NSGAIISampler(seed=seed, population_size=_POPULATION)
+    return _replayed(sampler, parameters, number, results, lag=lag, goals=goals)
 
 
 def _sobol(dimensions: int, seed: int, number: int) -> list[float]:
@@ -129,34 +146,101 @@ def _tpe(
     return _asked(study, parameters)[1]
 
 
-def _cma_es(
+def _tpe_of_several(
     parameters: Sequence[space.Parameter],
     number: int,
     results: Sequence[Result],
     *,
     seed: int,
-    lag: int,
+    goals: Goals,
 ) -> Chosen:
-    """Replays all asks and tells in the same order, which restores the sampler's state."""
+    """Like `_tpe`, for several objectives or with limits."""
+    import numpy as np
     import optuna
 
-    study = _optuna(optuna.samplers.CmaEsSampler(seed=seed))
-    values = _finite(results)
+    own = int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
+    sampler = optuna.samplers.TPESampler(seed=own, n_startup_trials=10)
+    study = _optuna(sampler, objectives=len(goals.objectives))
+    kinds = {each.name: each for each in parameters}
+    for each, scores in zip(results, _scores(results), strict=True):
+        if scores is None or not _fits(parameters, each.chosen):
+            continue
+        inner = {name: _inner(kinds[name], value) for name, value in each.chosen.items()}
+        study.enqueue_trial(inner)
+        _tell(study, _asked(study, parameters)[0], scores)
+    return _asked(study, parameters)[1]
+
+
+def _replayed(
+    sampler: Any,
+    parameters: Sequence[space.Parameter],
+    number: int,
+    results: Sequence[Result],
+    *,
+    lag: int,
+    goals: Goals,
+) -> Chosen:
+    """Replays all asks and tells in the same order, which restores the sampler's state."""
+    study = _optuna(sampler, objectives=max(len(goals.objectives), 1))
+    scores = _scores(results)
     asked: list[tuple[Any, Chosen]] = []
     for each in range(number + 1):
-        if each >= lag and each - lag < len(values):
-            value = values[each - lag]
-            failed = optuna.trial.TrialState.FAIL
-            study.tell(asked[each - lag][0], value, state=failed if value is None else None)
+        if each >= lag and each - lag < len(scores):
+            _tell(study, asked[each - lag][0], scores[each - lag])
         asked.append(_asked(study, parameters))
     return asked[-1][1]
 
 
-def _optuna(sampler: Any) -> Any:
+def _tell(study: Any, asked: Any, scores: "_Scores | None") -> None:
+    """Tells Optuna the result of a trial, which fails if it is unknown."""
+    import optuna
+
+    if scores is None:
+        study.tell(asked, state=optuna.trial.TrialState.FAIL)
+        return
+    for place, value in enumerate(scores.excess):
+        asked.set_constraint(str(place), value)
+    study.tell(asked, scores.values)
+
+
+class _Scores(NamedTuple):
+    """The objectives and the excesses of a result."""
+
+    values: list[float]
+    excess: list[float]
+
+
+def _scores(results: Sequence[Result]) -> list[_Scores | None]:
+    """Returns the scores of each result, None if one is unknown.
+
+    If the first objective is infinite, as for a diverged trial, all are the worst finite ones, and
+    all limits are exceeded.
+    """
+    rows = [(each.value, *each.others) for each in results]
+    known = [[one for one in row if one is not None] for row in rows]
+    finite = [
+        row
+        for row, every in zip(known, rows, strict=True)
+        if len(row) == len(every) and all(map(math.isfinite, row))
+    ]
+    worst = [max(column) for column in zip(*finite, strict=True)]
+    found: list[_Scores | None] = []
+    for each, row, every in zip(results, known, rows, strict=True):
+        excess = [value for value in each.excess if value is not None]
+        if each.value is not None and not math.isfinite(each.value):
+            found.append(_Scores(worst, [math.inf for _ in each.excess]) if worst else None)
+        elif len(row) == len(every) and len(excess) == len(each.excess):
+            found.append(_Scores(row, excess))
+        else:
+            found.append(None)
+    return found
+
+
+def _optuna(sampler: Any, objectives: int = 1) -> Any:
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    return optuna.create_study(sampler=sampler)
+    return optuna.create_study(sampler=sampler, directions=["minimize"] * objectives)
 
 
 def _asked(study: Any, parameters: Sequence[space.Parameter]) -> tuple[Any, Chosen]:

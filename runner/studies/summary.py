@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from runner.run_directory.state import ACTIVE, FINISHED, State
 from runner.studies import metric_bounds, race, statistics
+from runner.studies.goals import Goals
 from runner.studies.race import Standing
 from runner.studies.sequential import Judgement
 from runner.studies.statistics import Bounds, Difference, Spread
@@ -65,6 +66,11 @@ class Configuration:
     replaced: int
 
     @property
+    def means(self) -> dict[str, float]:
+        """The mean of each metric at the best evaluation."""
+        return {name: spread.mean for name, spread in self.best.items()}
+
+    @property
     def has_own_score(self) -> bool:
         """Whether a trial contributes its own value of the objective."""
         return len(self.scores) > self.replaced
@@ -83,6 +89,7 @@ class Summary:
             value there of all trials that finished, are paused or diverged, or NaN if none has a
             finite value.
         bounds: The bounds of each metric.
+        goals: All objectives and limits.
         race: The state of the race between the configurations, or None if all have all seeds.
     """
 
@@ -92,13 +99,33 @@ class Summary:
     configurations: Sequence[Configuration]
     worst: Mapping[At, float]
     bounds: Mapping[str, Bounds]
+    goals: Goals = Goals()  # noqa: RUF009, immutable
     race: Standing | None = None
 
     @property
     def chosen(self) -> Configuration | None:
-        """The best configuration, or None if none has finished, or if no metric decides."""
+        """The best configuration within the limits, or None.
+
+        None if none has finished, or if no metric decides.
+        """
         first = next(iter(self.configurations), None)
-        return first if first and first.is_finished and first.has_own_score else None
+        if first is None or not first.is_finished or not first.has_own_score:
+            return None
+        return first if self.is_within(first) else None
+
+    def is_within(self, each: Configuration) -> bool:
+        """Returns whether a configuration is known to be within all limits."""
+        limits = [limit.name for limit in self.goals.limits]
+        means = each.means
+        return all(name in means for name in limits) and not self.goals.exceeded(means)
+
+    @functools.cached_property
+    def front(self) -> list[Configuration]:
+        """The Pareto front, the best by the first objective first. Empty for one objective."""
+        if not self.goals.are_several:
+            return []
+        ended = [each for each in self.configurations if each.is_finished and not each.replaced]
+        return [ended[number] for number in self.goals.front([each.means for each in ended])]
 
     def counts_as(self, each: Trial, name: str, at: At) -> float:
         """Returns a trial's contribution to a configuration's mean of a metric.
@@ -172,13 +199,22 @@ def of(trials: Sequence[Trial]) -> Summary:
         configurations=(),
         worst={at: _worst(trials, objective, at) for at in ("best", "last")},
         bounds=_bounds(trials),
+        goals=Goals.read(trials[-1].more) if trials else Goals(),
     )
     name = _naming(trials)
     made = [_configuration([*same.values()], name, found) for same in groups.values()]
     rules = race.Race.read(trials[-1].more) if trials else None
     remaining = rules.standing(_by_seed(made)).remaining if rules else range(len(made))
     among = {made[index].name for index in remaining}
-    ordered = sorted(made, key=lambda each: (each.name not in among, *_rank(each, objective)))
+    ordered = sorted(
+        made,
+        key=lambda each: (
+            each.name not in among,
+            not each.is_finished,
+            not found.is_within(each),
+            *_rank(each, objective),
+        ),
+    )
     standing = rules.standing(_by_seed(ordered)) if rules else None
     return dataclasses.replace(found, configurations=ordered, race=standing)
 

@@ -37,6 +37,7 @@ def render(found: Summary, *, width: float = math.inf) -> str:
         _block(found, metric, "best", width),
         _block(found, metric, "last", width) if _differ(found, metric) else "",
         _others(found, width),
+        _front(found, width),
         _tested(found),
         "\n".join(findings.comparisons(found)),
         "\n".join(findings.notes(found)),
@@ -96,6 +97,23 @@ def _others(found: Summary, width: float) -> str:
     return ""
 
 
+def _front(found: Summary, width: float) -> str:
+    """Renders the Pareto front."""
+    if not found.front:
+        return ""
+    goals = found.goals.objectives
+    heads = [f"{each.name} ({'higher' if each.higher else 'lower'} is better)" for each in goals]
+    rows = [_heads(found), *map(_left, found.front)]
+    columns = []
+    for head, each in zip(heads, goals, strict=True):
+        spreads = [one.best[each.name] for one in found.front]
+        columns.append([head, *map(_format(spreads), (one.mean for one in spreads))])
+    cells = [[*left, *row] for left, row in zip(rows, zip(*columns, strict=True), strict=True)]
+    limits = f" within {' and '.join(map(str, found.goals.limits))}" if found.goals.limits else ""
+    title = f"Pareto front: not worse than any other in all objectives{limits}"
+    return "\n".join([title, *table.aligned(cells, left=len(rows[0]), width=width)])
+
+
 def _tested(found: Summary) -> str:
     """Renders the test of the chosen configuration."""
     tested = found.to_test
@@ -121,6 +139,8 @@ def _left(each: Configuration) -> list[str]:
 def _mark(found: Summary, each: Configuration, at: str) -> str:
     if each is found.chosen:
         return "best" if at == "best" else "chosen"
+    if each.is_finished and not found.is_within(each):
+        return "exceeds a limit" if found.goals.exceeded(each.means) else "not measured"
     return "" if each.is_finished else "not finished"
 
 
@@ -177,6 +197,7 @@ def as_dict(found: Summary, rows: Sequence[across.Across] = ()) -> dict[str, Any
     return {
         **({"across": across.as_dict(rows)} if rows else {}),
         "objective": found.objective._asdict(),
+        **_goals(found),
         "trials": len(found.trials),
         "chosen": {"name": chosen.name, "parameters": chosen.parameters} if chosen else None,
         "configurations": [
@@ -199,6 +220,17 @@ def as_dict(found: Summary, rows: Sequence[across.Across] = ()) -> dict[str, Any
             if each.lineage
         ],
         "notes": findings.notes(found),
+    }
+
+
+def _goals(found: Summary) -> dict[str, Any]:
+    """Returns further objectives, limits, and the names of the configurations on the front."""
+    if not found.goals.facts:
+        return {}
+    return {
+        "objectives": [each._asdict() for each in found.goals.objectives],
+        "limits": [each._asdict() for each in found.goals.limits],
+        "front": [each.name for each in found.front],
     }
 
 

@@ -17,7 +17,7 @@ from runner.history import best_evaluation, records
 from runner.run_directory import status
 from runner.run_directory.run import Run
 from runner.run_directory.state import State
-from runner.studies import space
+from runner.studies import goals, space
 
 MOST_KILLS = 10
 """A trial is given up after this many kills without progress."""
@@ -69,7 +69,8 @@ class Trial:
         state: Its state. A `paused` trial waits to be promoted. A `failed` trial ended with exit
             code 1, a `refused` one with exit code 2.
         step: The last completed training step.
-        best: Metrics at the best evaluation, or empty if there is none.
+        best: Metrics at the best evaluation, and the measures of exported models (`goals`).
+            Empty if there is none.
         last: Metrics at the last evaluation.
         reason: Why it ended that way, in a few words.
         evaluations: All of them: step and metrics, oldest first.
@@ -197,7 +198,7 @@ def read(folder: Path) -> Trial:
         fold=fold,
         state=run.state,
         step=run.step,
-        best=best.metrics if best else {},
+        best={**best.metrics, **goals.measures(folder)} if best else {},
         last=own[-1].metrics if own else {},
         reason=run.reason,
         evaluations=tuple((row.step, row.metrics) for row in own),

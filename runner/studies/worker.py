@@ -19,8 +19,11 @@ from runner.run_directory.run import is_held
 from runner.studies import places, space, trial, warm
 from runner.studies.trial import Trial
 
-_OUTPUT = "output.txt"
-_TEST_OUTPUT = "test_output.txt"
+_KINDS = {
+    "train": (["--mode=train_and_eval"], "output.txt"),
+    "test": (["--mode=eval", "--data=test"], "test_output.txt"),
+    "export": (["--mode=export"], "export_output.txt"),
+}
 _GRACE_SECONDS = 120.0
 _SILENT_SECONDS = 120.0
 
@@ -31,6 +34,7 @@ def arguments(
     *,
     threads: int = 0,
     pause_at: int = 0,
+    formats: Sequence[str] = (),
 ) -> list[str]:
     """Returns the flags that turn the study's configuration into a trial's.
 
@@ -39,6 +43,7 @@ def arguments(
         divided: The overrides that make the trial validate on its fold, by path.
         threads: How many threads an op may use. 0 uses the configured number.
         pause_at: The step at which the trial pauses, or 0 if it does not pause.
+        formats: The formats to export, or empty for those of the configuration.
     """
     found = [
         f"--gin_params={space.gin(name, value)}"
@@ -52,6 +57,8 @@ def arguments(
         values.append(f"run.pause_at={pause_at}")
     if threads:
         values.append(f"run.intra_op_threads={threads}")
+    if formats:
+        values.append(f"run.export.formats={json.dumps(list(formats))}")
     return [*found, f"--params_override={','.join(values)}"]
 
 
@@ -70,12 +77,13 @@ class Job:
         command: The flags of its command, without `--model_dir`.
         place: Its executor.
         gpu: The GPU reserved for it. None leaves the choice to the executor.
-        goal: The step that it trains to. 0 tests it instead.
+        kind: What it does: `train`, `test` or `export`.
+        goal: The step that it trains to, or 0 if it does not train.
 
     Attributes:
         one: The trial, as it was at the start.
+        kind: What it does.
         goal: The step that the trial trains to, or 0.
-        tests: Whether it is tested.
         why_not: Why it cannot be forked, after `end` has returned `warm.NOT_WARM`.
         is_stuck: Whether the reason is that it hung.
     """
@@ -87,11 +95,12 @@ class Job:
         place: places.Place,
         *,
         gpu: str | None,
+        kind: str,
         goal: int,
     ) -> None:
         self.one = one
         self.gpu = gpu
-        self.goal, self.tests = goal, not goal
+        self.kind, self.goal = kind, goal
         self.why_not = (
             "an imported module uses TensorFlow at import time, so forked trials would hang"
         )
@@ -102,7 +111,8 @@ class Job:
         self._rows.changed()
         self._trains = False
         self._holds = contextlib.ExitStack()
-        self._output = one.folder / (_OUTPUT if goal else _TEST_OUTPUT)
+        self._mode, output = _KINDS[kind]
+        self._output = one.folder / output
         self.is_held = self._hold()
         if self.is_held:
             self._start([*command, f"--model_dir={one.folder}"])
@@ -117,8 +127,7 @@ class Job:
         return _progress(now) == _progress(self.one)
 
     def _start(self, command: Sequence[str]) -> None:
-        mode = ["--mode=eval", "--data=test"] if self.tests else ["--mode=train_and_eval"]
-        self.child = self._place.start([*mode, *command], self._output, self.gpu)
+        self.child = self._place.start([*self._mode, *command], self._output, self.gpu)
 
     @property
     def has_ended(self) -> bool:
@@ -157,7 +166,7 @@ class Job:
         code = self.child.end(_GRACE_SECONDS)
         if self.is_stuck:
             code = warm.NOT_WARM
-        if code != warm.NOT_WARM and not self.tests:
+        if code != warm.NOT_WARM and self.kind == "train":
             self._note(code)
         self._holds.close()
         return code
@@ -179,7 +188,7 @@ class Job:
 
 
 def _progress(one: Trial) -> tuple[Any, ...]:
-    return one.state, one.step, one.failures, one.kills, one.tests
+    return one.state, one.step, one.failures, one.kills, one.tests, len(one.best)
 
 
 def _processor_seconds(process: int) -> float:

@@ -24,7 +24,7 @@ def shown(folder, screen):
     now = [0.0]
     board = progress.Board(4, screen=screen, clock=lambda: now[0])
     for step in (10, 30):
-        board.show([made(folder, 0, step), made(folder, 1, step)], {0: 50, 1: 0})
+        board.show([made(folder, 0, step), made(folder, 1, step)], {0: 50, 1: "test"})
         now[0] += 40
     screen.end()
 

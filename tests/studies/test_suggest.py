@@ -34,19 +34,19 @@ def test_a_choice_follows_from_the_seed_its_number_and_the_results(strategy):
     known = first[: 13 - LAG + 1]
     alone = suggest.choose(strategy, PLANE, 13, known, seed=0, lag=LAG)
     assert alone == first[13].chosen
-    assert all(-5 <= one["A.x"] <= 5 and 0.01 <= one["A.y"] <= 100 for one, _ in first)
+    assert all(-5 <= one["A.x"] <= 5 and 0.01 <= one["A.y"] <= 100 for one, *_ in first)
 
 
 @pytest.mark.parametrize("strategy", ["random", "quasi_random", "tpe"])
 def test_conditions_hold_in_every_choice(strategy):
     found = tried(strategy, 16, parameters=MIXED, value=lambda chosen: chosen["A.size"])
-    assert all(("A.part" in chosen) == (chosen["A.kind"] == "q") for chosen, _ in found)
-    assert {chosen["A.h"] for chosen, _ in found} == {(1,), (2,)}
+    assert all(("A.part" in chosen) == (chosen["A.kind"] == "q") for chosen, *_ in found)
+    assert {chosen["A.h"] for chosen, *_ in found} == {(1,), (2,)}
 
 
 def test_results_come_back_from_json_with_lists_for_tuples():
     results = tried("random", 12, parameters=MIXED, value=lambda chosen: chosen["A.size"])
-    read = [suggest.Result({**one, "A.h": list(one["A.h"])}, value) for one, value in results]
+    read = [suggest.Result({**one, "A.h": list(one["A.h"])}, value) for one, value, *_ in results]
     chosen = [suggest.choose("tpe", MIXED, 12, each, seed=0, lag=1) for each in (results, read)]
     assert chosen[0] == chosen[1]
 
@@ -60,7 +60,7 @@ def test_diverged_and_unknown_results_do_not_stop_a_search():
 def test_tpe_finds_better_values_than_chance_in_the_median_of_studies():
     best = {
         strategy: statistics.median(
-            min(value for _, value in tried(strategy, 30, seed)) for seed in range(5)
+            min(value for _, value, *_ in tried(strategy, 30, seed)) for seed in range(5)
         )
         for strategy in ("random", "tpe")
     }
