@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -132,12 +133,14 @@ class ImageClassificationTask(base_task.Task):
 
         Args:
             labels: [batch] integers. Negative ones are ignored. If all are, the mean is 0.
-            model_outputs: logits, [batch, classes].
+            model_outputs: logits, [batch, classes], or those of several members, [members * batch,
+                classes].
             aux_losses: scalars, such as weight penalties.
 
         Returns:
             A float32 scalar.
         """
+        labels = self._of_members(labels, model_outputs)
         losses = tf_keras.losses.categorical_crossentropy(
             tf.one_hot(labels, self.num_classes),
             model_outputs,
@@ -156,6 +159,17 @@ class ImageClassificationTask(base_task.Task):
             calibration.ExpectedCalibrationError(),
         ]
         return cheap if training else [*cheap, *self._validation_metrics()]
+
+    def process_metrics(
+        self,
+        metrics: Sequence[tf_keras.metrics.Metric],
+        labels: tf.Tensor,
+        model_outputs: tf.Tensor,
+        **options: Any,
+    ) -> None:
+        """Adds a batch to the metrics. In training, several members count as more examples."""
+        labels = self._of_members(labels, model_outputs)
+        super().process_metrics(metrics, labels, model_outputs, **options)
 
     def validation_step(
         self,
@@ -247,6 +261,14 @@ class ImageClassificationTask(base_task.Task):
             for metric in metrics
             if getattr(metric, "is_defined", lambda: True)()
         }
+
+    def _of_members(self, labels: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
+        """Repeats labels [batch] for the outputs of members in training."""
+        model = self.task_config.model
+        if model.type != "wide_resnet" or model.wide_resnet.members == 1:
+            return labels
+        batch = tf.maximum(tf.shape(labels)[0], 1)  # a replica may have no example
+        return tf.tile(labels, [tf.shape(outputs)[0] // batch])
 
     def _validation_metrics(self) -> list[tf_keras.metrics.Metric]:
         metrics = [

@@ -55,6 +55,10 @@ def test_28_10_has_the_published_parameters_and_multiply_adds():
         ({"l2": 0.0, "l2_groups": L2Groups()}, "l2 l2_groups"),
         ({"l2": -1e-4}, "WideResNetConfig.l2=-0.0001"),
         ({"l2_groups": L2Groups(dense_bias=-1.0)}, "L2Groups.dense_bias=-1.0"),
+        ({"l2": 0.0, "dropout": 1.0}, "dropout=1.0 below 1"),
+        ({"l2": 0.0, "members": 0}, "members=0 above 0"),
+        ({"l2": 0.0, "samples": 2}, "samples=2 effect dropout"),
+        ({"l2": 0.0, "samples": 2, "dropout": 0.1, "members": 2}, "samples=2 members=2 one"),
     ],
 )
 def test_an_impossible_network_is_refused_before_data_are_read(fields, message):
