@@ -111,7 +111,10 @@ def table() -> list[str]:
         for row in result["rows"]:
             lines.append(_line(path.parent.name, row, row["name"], row["scores"]))
             for name, scores in row.get("others", {}).items():
-                lines.append(_line("", row, f"{row['name']}: {name}", scores))
+                # With folds, the others are models. Else they are metrics of the same model.
+                metric, model = (row["metric"], name) if "folds" in row else (name, "")
+                title = ": ".join(filter(None, [row["name"], model]))
+                lines.append(_line("", {**row, "metric": metric}, title, scores))
                 if gap := _difference(row, name):
                     lines.append(
                         f"| {row['name']}: difference to {name} | {row['metric']} | | {gap}"
