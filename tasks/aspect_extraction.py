@@ -170,12 +170,10 @@ class AspectExtractionTask(aspect_task.AspectTask):
 
     def prediction(self, outputs: Mapping[str, tf.Tensor]) -> dict[str, Any]:
         """Each polarity's probability, [batch] by name, and the tags, [batch, longest] int32."""
-        polarity = tf.cast(outputs[fast_lcf_atepc.POLARITY], tf.float32)
-        columns = tf.unstack(tf.nn.softmax(polarity), axis=-1)
         tags = tf.argmax(outputs[fast_lcf_atepc.TAGS], axis=-1, output_type=tf.int32)
         missing = self.reader.longest - tf.shape(tags)[1]
         return {
-            "probabilities": dict(zip(self.polarities, columns, strict=True)),
+            "probabilities": self.probabilities(outputs[fast_lcf_atepc.POLARITY]),
             "tags": tf.pad(tags, [[0, 0], [0, missing]]),
         }
 
@@ -186,19 +184,9 @@ class AspectExtractionTask(aspect_task.AspectTask):
     def prediction_rows(
         self, data: aspect_data.AspectData, examples: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Sentences, aspects, predicted and true polarities, and all terms found in a sentence."""
-        every = self.examples(data)
-        asked = [every[number] for number in examples["index"]]
-        probabilities = examples["probabilities"]
-        best = np.argmax([probabilities[name] for name in self.polarities], axis=0)
-        return {
-            "sentence": [example.sentence for example in asked],
-            "aspect": [example.aspect for example in asked],
-            "polarity": [self.polarities[number] for number in best],
-            "probabilities": probabilities,
-            "label": [example.polarity for example in asked],
-            "terms": self._terms(asked, np.stack(examples["tags"])),
-        }
+        """As for aspect sentiment, with all terms that are found in a sentence."""
+        terms = self._terms(self.asked(data, examples), np.stack(examples["tags"]))
+        return {**super().prediction_rows(data, examples), "terms": terms}
 
     def serving(self, model: tf_keras.Model) -> term_serving.TermServing:
         """The signature for an export, which takes strings."""

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -113,8 +112,7 @@ class AspectSentimentTask(aspect_task.AspectTask):
 
     def prediction(self, outputs: tf.Tensor) -> dict[str, tf.Tensor]:
         """Converts logits [batch, polarities] to each polarity's probability, [batch] by name."""
-        columns = tf.unstack(tf.nn.softmax(tf.cast(outputs, tf.float32)), axis=-1)
-        return {"probabilities": dict(zip(self.polarities, columns, strict=True))}
+        return {"probabilities": self.probabilities(outputs)}
 
     def averaged(self, outputs: tf.Tensor) -> tf.Tensor:
         """The values that ensembles average: the probabilities, [batch, polarities]."""
@@ -127,22 +125,6 @@ class AspectSentimentTask(aspect_task.AspectTask):
     def averaged_classes(self) -> tuple[str, ...]:
         """The polarities."""
         return self.polarities
-
-    def prediction_rows(
-        self, data: aspect_data.AspectData, examples: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Sentences, aspects, predicted polarities, all probabilities, and the true polarities."""
-        every = self.examples(data)
-        asked = [every[number] for number in examples["index"]]
-        probabilities = examples["probabilities"]
-        best = np.argmax([probabilities[name] for name in self.polarities], axis=0)
-        return {
-            "sentence": [example.sentence for example in asked],
-            "aspect": [example.aspect for example in asked],
-            "polarity": [self.polarities[number] for number in best],
-            "probabilities": probabilities,
-            "label": [example.polarity for example in asked],
-        }
 
     def serving(self, model: tf_keras.Model) -> aspect_serving.AspectServing:
         """The signature for an export, which takes strings."""

@@ -3,9 +3,11 @@
 import collections
 import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from official.core import base_task
 from official.core import config_definitions as cfg
@@ -107,10 +109,37 @@ class AspectTask(base_task.Task):
             settings=[repr(source._replace(paths=()))],
         )
 
+    def probabilities(self, logits: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Converts logits [batch, polarities] to each polarity's probability, [batch] by name."""
+        columns = tf.unstack(tf.nn.softmax(tf.cast(logits, tf.float32)), axis=-1)
+        return dict(zip(self.polarities, columns, strict=True))
+
     def prediction_keys(self, data: aspect_data.AspectData) -> list[str] | None:
         """The location of each example, as file:line. None for synthetic examples."""
         examples = self.examples(data)
         return [example.place for example in examples] if data.input_path else None
+
+    def prediction_rows(
+        self, data: aspect_data.AspectData, examples: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Sentences, aspects, predicted polarities, all probabilities, and the true polarities."""
+        asked = self.asked(data, examples)
+        probabilities = examples["probabilities"]
+        best = np.argmax([probabilities[name] for name in self.polarities], axis=0)
+        return {
+            "sentence": [example.sentence for example in asked],
+            "aspect": [example.aspect for example in asked],
+            "polarity": [self.polarities[number] for number in best],
+            "probabilities": probabilities,
+            "label": [example.polarity for example in asked],
+        }
+
+    def asked(
+        self, data: aspect_data.AspectData, examples: Mapping[str, Any]
+    ) -> list[three_lines.Example]:
+        """The examples of predictions."""
+        every = self.examples(data)
+        return [every[number] for number in examples["index"]]
 
 
 def _check(params: AspectConfig) -> None:

@@ -192,7 +192,7 @@ class _Configuration:
         pass
 
 
-def _arguments(facts, divided=None, *, threads=0, pause_at=0):
+def _arguments(facts, divided=None, *, threads=0, pause_at=0, formats=()):
     return [str(pause_at)]
 
 
