@@ -212,7 +212,8 @@ def measures(run: Path) -> dict[str, float]:
     found: dict[str, float] = {}
     for kind in FORMATS:
         versions = (run / layout.EXPORT / kind).glob(f"*/{layout.EXPORT_FACTS}")
-        for path in sorted(versions, key=lambda each: int(each.parent.name)):
+        whole = [path for path in versions if path.parent.name.isdigit()]  # not one being written
+        for path in sorted(whole, key=lambda each: int(each.parent.name)):
             facts = files.read_json(path) or {}
             if facts.get("accepted"):
                 found |= {f"{kind}/{name}": facts[name] for name in MEASURES if facts.get(name)}

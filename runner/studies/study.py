@@ -24,6 +24,7 @@ from runner.storage import display_names
 from runner.studies import (
     checks,
     creation,
+    goals,
     places,
     plan,
     progress,
@@ -64,6 +65,12 @@ def study(call: Call, *, dry_run: bool = False) -> dict[str, Any]:
     feed.check_installed(call.config.run.loggers, "RunConfig.loggers")
     planned = plan.of(call.config)
     there = trial.all_of(folder)
+    if there and goals.Goals.read(there[-1].more).facts != planned.goals.facts:
+        raise ConfigError(
+            f"the trials in {display_names.of(folder)} have other StudyConfig.objectives or limits:"
+            " choose another {model_dir}",
+            model_dir=None,
+        )
     checks.check(call, planned, reads=not there)
     console.say(f"{text.counted(planned.size, 'trial')} in {display_names.of(folder)}")
     if planned.options.folds and (others := folding.left_out(call.config)):

@@ -203,8 +203,13 @@ def test_exported_models_are_measured_once_and_the_front_is_in_every_result(tmp_
     )
     assert [point["best"] for point in chart["points"]].count(True) == 2
 
+    partial = trials[0].folder / layout.EXPORT / "saved_model/.tmp" / layout.EXPORT_FACTS
+    partial.parent.mkdir()
+    partial.write_text("{")  # as after a kill
     exports = {path: path.stat().st_mtime_ns for path in tmp_path.rglob(layout.EXPORT_FACTS)}
-    assert len(exports) == 3
+    assert len(exports) == 4
     assert main.main([*command, f"--model_dir={tmp_path}"]) == 0
     assert said(capsys)["front"] == result["front"]
     assert {path: path.stat().st_mtime_ns for path in exports} == exports
+    assert main.main([*STUDY, sizes, f"--model_dir={tmp_path}"]) == 2
+    says(capsys.readouterr().err, "other objectives limits --model_dir")
