@@ -547,9 +547,9 @@ class StudyConfig(base_config.Config):
     )
     objectives: tuple[str, ...] = setting(
         (),
-        "Further objectives besides `TrainerConfig.best_checkpoint_eval_metric`: metrics with the "
-        "better direction (`f1:higher`), or measures of the exported model (`tflite/bytes`, "
-        "`saved_model/milliseconds`), of which lower is better.",
+        "Objectives in addition to `TrainerConfig.best_checkpoint_eval_metric`. Each is a metric "
+        "with its better direction (`f1:higher`), or a measure of the exported model "
+        "(`tflite/bytes`, `saved_model/milliseconds`). Lower measures are better.",
     )
     limits: tuple[str, ...] = setting(
         (),
@@ -866,7 +866,8 @@ class RunConfig(base_config.Config):
     )
     tensorboard_graph: bool = setting(
         False,
-        "Whether a new run writes the graph of its training step, for TensorBoard's tab Graphs.",
+        "Whether a new run writes the graph of its training step for the Graphs tab of "
+        "TensorBoard.",
         resume=REPORTS,
     )
     summary_seconds: float = setting(
