@@ -82,7 +82,7 @@ def clear_leftovers(folder: Path) -> None:
     for entry in list(folder.iterdir()) if folder.is_dir() else ():
         if save := _SAVE.fullmatch(entry.name):
             clear_save(folder / save[1])
-        elif files.is_temporary(entry.name) or _is_orphan(entry):
+        elif files.is_leftover(entry.name) or _is_orphan(entry):
             files.remove(entry)
 
 

@@ -100,7 +100,12 @@ def remove_folder(folder: Path) -> None:
 
 
 def is_temporary(name: str) -> bool:
-    """Returns whether another process uses this name for a file until it is complete."""
+    """Returns whether `beside` yields such a name for a file until it is complete."""
+    return _TEMPORARY.fullmatch(name) is not None
+
+
+def is_leftover(name: str) -> bool:
+    """Returns whether it is a temporary name of another process."""
     match = _TEMPORARY.fullmatch(name)
     return match is not None and match["pid"] != str(os.getpid())
 

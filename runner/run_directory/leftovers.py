@@ -32,7 +32,7 @@ def clear(folder: Path, *, shared: bool = False) -> None:
         others = shared or any(part in _SHARED for part in here.relative_to(folder).parts)
         folders[:] = [each for each in folders if not _is_of_others(each)]
         for name in names:
-            if files.is_temporary(name) or _OFFER.fullmatch(name):
+            if files.is_leftover(name) or _OFFER.fullmatch(name):
                 with contextlib.suppress(OSError):
                     if _is_left(here / name, others=others):
                         files.remove(here / name)

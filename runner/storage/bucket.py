@@ -8,12 +8,13 @@ import contextlib
 import errno
 import logging
 import os
+import shutil
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from runner.core import secrets
+from runner.core import files, secrets
 from runner.errors import ConfigError
 from runner.internals import gcsfs
 from runner.storage import names, urls
@@ -93,21 +94,26 @@ class Bucket:
     def write(self, name: str, content: bytes) -> None:
         """Writes a whole object."""
         with self._plainly(name):
-            self._prepare(name)
-            self._fs.pipe_file(self._path(name), content)
+            if self._is_local:
+                with self._part(name) as (part, path):
+                    part.write_bytes(content)
+                    part.replace(path)
+            else:
+                self._fs.pipe_file(self._path(name), content)
 
     def create(self, name: str, content: bytes) -> bool:
         """Writes a new object. Returns False if it exists. Only one of several writers succeeds."""
         with self._plainly(name):
-            self._prepare(name)
-            try:
-                if self._is_local:
-                    with self._fs.open(self._path(name), "xb") as file:
-                        file.write(content)
-                else:
+            if self._is_local:
+                with self._part(name) as (part, path):
+                    part.write_bytes(content)
+                    if not _linked(part, path):
+                        return False
+            else:
+                try:
                     self._fs.pipe_file(self._path(name), content, mode="create")
-            except FileExistsError:
-                return False
+                except FileExistsError:
+                    return False
         return self.read(name) == content  # some servers ignore conditions
 
     def upload(self, source: Path, name: str) -> None:
@@ -118,8 +124,12 @@ class Bucket:
         """
         source.stat()
         with self._plainly(name):
-            self._prepare(name)
-            self._fs.put_file(str(source), self._path(name))
+            if self._is_local:
+                with self._part(name) as (part, path):
+                    shutil.copyfile(source, part)
+                    part.replace(path)
+            else:
+                self._fs.put_file(str(source), self._path(name))
 
     def download(self, name: str, target: Path) -> None:
         """Writes an object's content to a file.
@@ -163,6 +173,7 @@ class Bucket:
                 zlib.crc32(_version(info).encode()),
             )
             for path, info in found.items()
+            if not self._is_part(path)
         }
 
     def names(self, folder: str = "") -> list[str]:
@@ -179,13 +190,21 @@ class Bucket:
                 if _MISSING in _chain(error):
                     raise
                 return []
-        return sorted(self._named(each.rstrip("/").rpartition("/")[2]) for each in found)
+        return sorted(
+            self._named(each.rstrip("/").rpartition("/")[2])
+            for each in found
+            if not self._is_part(each)
+        )
 
     def remove(self, names: Iterable[str]) -> None:
         """Removes objects in order. Ignores objects that are already gone."""
         for name in names:
             with self._plainly(name), contextlib.suppress(FileNotFoundError):
                 self._fs.rm_file(self._path(name))
+
+    def _is_part(self, path: str) -> bool:
+        """Returns whether `_part` made this file, and a writer may have died before its end."""
+        return self._is_local and files.is_temporary(path.rpartition("/")[2])
 
     def _named(self, name: str) -> str:
         """Checks a name from a listing. The directory's own object has an empty name."""
@@ -197,10 +216,16 @@ class Bucket:
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}" if name else self._root
 
-    def _prepare(self, name: str) -> None:
-        """Creates directories if the storage has any: a bucket has only names."""
-        if self._is_local:
-            self._fs.makedirs(self._path(name).rpartition("/")[0], exist_ok=True)
+    @contextlib.contextmanager
+    def _part(self, name: str) -> Iterator[tuple[Path, Path]]:
+        """Yields a temporary file and the path of an object of a local directory.
+
+        As in a bucket, an object appears when all of it is written, or not at all.
+        """
+        path = Path(self._path(name))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with files.beside(path) as part:
+            yield part, path
 
     @contextlib.contextmanager
     def _plainly(self, name: str) -> Iterator[None]:
@@ -211,6 +236,21 @@ class Bucket:
         except Exception as error:
             where = f"{self.url}/{name}" if name else self.url
             raise BucketError(f"{where}: {_text(error)}", is_final=_is_final(error)) from error
+
+
+def _linked(part: Path, path: Path) -> bool:
+    """Gives a file a second name, which must be new. Returns whether it was."""
+    try:
+        os.link(part, path)  # unlike a rename, it replaces nothing
+    except FileExistsError:
+        return False
+    except OSError:  # a file system without links, as of a mounted bucket
+        try:
+            with path.open("xb") as file:
+                file.write(part.read_bytes())
+        except FileExistsError:
+            return False
+    return True
 
 
 class _GoneError(FileNotFoundError):
