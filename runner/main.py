@@ -208,8 +208,10 @@ def _print(command: Command, experiment: "Experiment") -> None:
 
 def _started(command: Command, call: Call) -> Results | None:
     """Runs the mode here or launches it remotely. Returns None if it only prints the job."""
-    from runner.command import execution, launching
-
     if "launch" not in command.flags:
+        from runner.command import execution
+
         return execution.run(command.mode, call, command.options).results
+    from runner.command import launching
+
     return launching.launch(command, call)

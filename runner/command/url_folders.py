@@ -5,14 +5,17 @@ import dataclasses
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from runner.command.modes.mode import EVALUATES, FOLLOWS, LOOKS, READS, WRITES, Mode
 from runner.core import layout, signals
 from runner.devices import cluster
 from runner.errors import ConfigError, DifferError, RejectedError, RunnerError
 from runner.runs.call import Call
-from runner.storage import display_names, fetching, local_folders, manifest, places, urls
+from runner.storage import display_names, urls
+
+if TYPE_CHECKING:  # most commands have no URL and do not need it
+    from runner.storage import places
 
 _ON_WORKERS = ("multi_worker_mirrored", "parameter_server")
 
@@ -44,6 +47,8 @@ def local(mode: Mode, call: Call, options: Any) -> Iterator[tuple[Call, Any]]:
             options = options.replace(checkpoint=_checkpoint(inside, checkpoint))
         if not urls.is_url(call.model_dir):
             if url := _mirror(mode, call, options):
+                from runner.storage import places
+
                 inside.enter_context(places.beside(call.model_dir, url, _ending(call)))
             with _errors_name_urls():
                 yield call, options
@@ -84,6 +89,7 @@ def together(mode: Mode, model_dir: str, options: Any, stop: signals.Stop) -> It
         yield model_dir
         return
     from runner.launch import elastic, rules
+    from runner.storage import places
 
     url = urls.check(model_dir, "--model_dir=")
     if mode.url != WRITES:
@@ -136,6 +142,8 @@ def _mirror(mode: Mode, call: Call, options: Any) -> str:
     url = urls.check(given, "RunConfig.mirror = ")
     if (workers := _workers(call)) and not workers.is_chief:
         return ""
+    from runner.storage import local_folders
+
     if there := local_folders.copied_to(call.model_dir):  # by a supervisor
         if there == url:
             return ""
@@ -157,6 +165,8 @@ def _workers(call: Call) -> cluster.Cluster | None:
 
 
 def _folder(inside: contextlib.ExitStack, url: str, uses: str, call: Call, options: Any) -> Path:
+    from runner.storage import places
+
     if uses == layout.LOGGERS and places.has(url, layout.STUDY):  # because its trials log
         uses = WRITES
     is_dry = options.dry_run
@@ -184,6 +194,8 @@ def _read(
     """Returns a local copy of a URL's contents, or a local path unchanged."""
     if not urls.is_url(path):
         return path
+    from runner.storage import fetching, places
+
     url = urls.check(path, f"{where}=", writes=False)
     hands_over = follows and part != ""
     return inside.enter_context(
@@ -223,6 +235,8 @@ def _part(uses: str, call: Call, options: Any) -> str:
 
 def _is_read(path: str) -> bool:
     """Returns whether a mode that uses checkpoints reads a file."""
+    from runner.storage import manifest
+
     return not manifest.grows(path) or path.endswith((layout.HISTORY, layout.TRAINING_ROWS))
 
 
@@ -233,7 +247,9 @@ def _hand_over(folder: Path, path: Path) -> None:
     handover.Handover(folder).hand_over(path)
 
 
-def _ending(call: Call) -> places.Ending:
+def _ending(call: Call) -> "places.Ending":
+    from runner.storage import places
+
     run = getattr(call.config, "run", None)
     seconds = getattr(run, "mirror_timeout", places.TIMEOUT_SECONDS)
     return places.Ending(call.stop, lambda _: seconds)

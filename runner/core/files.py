@@ -99,6 +99,11 @@ def remove_folder(folder: Path) -> None:
         shutil.rmtree(folder)
 
 
+def cache() -> Path:
+    """Returns the runner's directory in the user's cache."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "runner"
+
+
 def is_temporary(name: str) -> bool:
     """Returns whether `beside` yields such a name for a file until it is complete."""
     return _TEMPORARY.fullmatch(name) is not None

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from runner.core import files
+
 _FORMAT = 3  # of the cached facts. A cache with another format is dropped
 
 
@@ -60,8 +62,8 @@ def of(root: Path) -> Iterator[Cache]:
 
 
 def _open() -> sqlite3.Connection | None:
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "runner"
     try:
+        folder = files.cache()
         folder.mkdir(parents=True, exist_ok=True)
         base = sqlite3.connect(folder / "runs.sqlite", timeout=1)
         if base.execute("PRAGMA user_version").fetchone() != (_FORMAT,):

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from runner.core import files, text
-from runner.reporting import table
 from runner.run_directory import status
 from runner.run_directory.state import State
 
@@ -188,6 +187,8 @@ def percent(ledger: Ledger) -> str:
 
 def lines(ledger: Ledger) -> list[str]:
     """Formats the parts as a table."""
+    from runner.reporting import table
+
     return table.aligned([("time spent on", "time", "share"), *shown_parts(ledger)], left=1)
 
 

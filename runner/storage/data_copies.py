@@ -3,14 +3,13 @@
 import concurrent.futures
 import contextlib
 import fcntl
-import os
 import shutil
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from runner.core import console, text
+from runner.core import console, files, text
 from runner.errors import ConfigError, RunnerError
 from runner.storage import attempts, urls
 from runner.storage.bucket import Bucket
@@ -55,19 +54,13 @@ def facts(url: str) -> dict[str, Any]:
     return {"files": len(found), "bytes": size, "digest": digest} if found else {}
 
 
-def cache() -> Path:
-    """Returns the runner's directory in the user's cache."""
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "runner"
-
-
 def _copied(bucket: Bucket, where: str) -> Path:
     found = attempts.several(bucket.objects, where)
     if not found:
         raise ConfigError(f"{where}: {bucket.url}: there is no such file or directory")
     name = bucket.url.rpartition("/")[2]
     version = zlib.crc32(repr(sorted(found.items())).encode())
-    folder = cache() / "data" / f"{urls.folder_name(bucket.url)}-{version:08x}"
+    folder = files.cache() / "data" / f"{urls.folder_name(bucket.url)}-{version:08x}"
     with _alone(folder):
         if not folder.exists():
             size = sum(each for each, _ in found.values())

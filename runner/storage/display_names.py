@@ -9,7 +9,8 @@ A file next to each local copy contains its URL, so that any process can look it
 import contextlib
 from pathlib import Path
 
-from runner.storage import data_copies, urls
+from runner.core import files
+from runner.storage import urls
 
 TEMPORARY = "read-"
 """The prefix of temporary directories in the cache. Each holds one local copy."""
@@ -19,7 +20,7 @@ _SUFFIX = ".url"
 
 def cache() -> Path:
     """Returns the cache directory for all local copies of directories in buckets."""
-    return data_copies.cache() / "buckets"
+    return files.cache() / "buckets"
 
 
 def record(copy: Path, url: str) -> None:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from runner.storage import data_copies
+from runner.core import files
 
 
 def folder(kind: str) -> Path:
     """Returns the directory in the cache for numbers of one kind."""
-    return data_copies.cache() / kind
+    return files.cache() / kind
 
 
 def place(kind: str, name: str) -> Path:
