@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from runner import errors
-from runner.core import files, secrets
+from runner.core import files
 from runner.errors import ConfigError, LostError, RunnerError
 
 _OTHERS = [
@@ -132,6 +132,8 @@ def keep(error: BaseException, path: Path, known: Sequence[str] = ()) -> None:
     """
     if not isinstance(error, Exception) or errors.readable(error):
         return
+    from runner.core import secrets  # late: it takes 8 ms
+
     with contextlib.suppress(OSError, LostError):
         text = "".join(traceback.format_exception(error))
         files.write_text(path, secrets.masked(text, known))
