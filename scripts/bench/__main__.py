@@ -53,7 +53,7 @@ PARTS = {
     "fit": Part("sections", "runner.fit vs. a task for the same model, and Keras", _TRAINING),
     "scores": Part("scores", "what runner.fit and Keras's fit learn from small data sets", (), 3),
     "graph": Part("sections", "the training loop alone vs. a bare loop", ("models", "loops")),
-    "start": Part("sections", "time to the first step vs. a bare script; --help", ("models",)),
+    "start": Part("sections", "time to the first step vs. a bare script", ("models",)),
     "checkpoints": Part("sections", "the cost of a checkpoint vs. a synchronous save"),
     "guards": Part(
         "sections", "repeated steps and continuous saving vs. without", ("models", "seconds"), 3
@@ -64,7 +64,9 @@ PARTS = {
     "memory": Part("sections", "growth of memory vs. bare loops", ("evaluations",)),
     "growth": Part("sections", "reading and extending a history of 10,000 evaluations"),
     "studies": Part("studies", "eight seeds in a study vs. one run; overhead", (), 3),
+    "commands": Part("runs", "duration of short commands and of a long report", (), 5),
     "runs": Part("runs", "duration of --mode=runs and --mode=compare", (), 3),
+    "idle": Part("idle", "memory of processes that wait", (), 1),
     "restarts": Part("restarts", "time to recover from SIGKILL, and to stop on SIGTERM", (), 3),
     "mirror": Part("sections", "training with vs. without a copy in a bucket", ("seconds",)),
     "workers": Part("sections", "training on two workers vs. a bare loop", _TRAINING),
@@ -73,6 +75,7 @@ LONG = {
     "evaluator": Part("evaluator", "delays and memory of an evaluator", ("checkpoints",), 3),
     "search": Part("studies", "search strategies of studies on Branin's function", (), 20),
     "halving": Part("studies", "30 learning rates with ASHA vs. without", (), 1),
+    "curves": Part("curves", "growth with evaluations, sets and parameters", ("most", "plot"), 1),
     "cifar": Part("cifar", "training on CIFAR-10 vs. Keras", ("train", "test", "epochs"), 3),
     "readers": Part("readers", "word-based readers on SQuAD at equal CPU time", _SQUAD, 1),
 }
@@ -97,6 +100,8 @@ FLAGS: dict[str, dict[str, Any]] = {
     "seconds": {"type": float, "default": 0.3, "help": "seconds of training per round"},
     "evaluations": {"type": int, "default": 500, "help": "the number of evaluations"},
     "checkpoints": {"type": int, "default": 400, "help": "the number that an evaluator follows"},
+    "most": {"type": int, "default": 10**8, "help": "the largest number of anything"},
+    "plot": {"type": Path, "help": "also draw the figures to this .svg or .png file"},
     "train": {"required": True, "help": "the training data: .npz, or SQuAD's JSON for readers"},
     "test": {"required": True, "help": ".npz of test images and labels"},
     "epochs": {"type": int, "default": 10, "help": "the number of epochs"},

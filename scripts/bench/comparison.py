@@ -39,7 +39,7 @@ class Comparison:
 
     Attributes:
         what: What was measured.
-        unit: The unit of the figures.
+        unit: The unit of the figures, or empty if their names contain it.
         rounds: One figure per round, by contender.
         ratios: The ratios to compute in each round.
     """
@@ -87,7 +87,7 @@ class Comparison:
             mark = "" if pairs["reached"] else "**"
             spread = f"({pairs['lower_quartile']:.2f} to {pairs['upper_quartile']:.2f})"
             shown[ratio.name] = f"{mark}{pairs['median']:.2f}{mark} {spread}"
-        return {"": f"{self.what}, {self.unit}", **shown}
+        return {"": ", ".join(filter(None, [self.what, self.unit])), **shown}
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float]:

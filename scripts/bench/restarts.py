@@ -1,4 +1,4 @@
-"""Measures how long faults delay a run on two workers of this machine."""
+"""Measures how long faults delay a supervised run on one or two workers of this machine."""
 
 import argparse
 import contextlib
@@ -20,7 +20,7 @@ from scripts.bench import rounds
 from scripts.bench.comparison import Comparison
 
 _FLAGS = (
-    *("--workers=2", "--gin_file=digits.gin"),
+    "--gin_file=digits.gin",
     "--gin.TrainerConfig.train_steps=1000000",
     "--gin.TrainerConfig.checkpoint_interval=500",
     "--gin.RunConfig.system_seconds=0",
@@ -30,16 +30,32 @@ _FLAGS = (
 def restarts(options: argparse.Namespace) -> Iterator[Comparison]:
     """Measures how soon a killed worker trains again, and how soon SIGTERM ends both workers."""
     for what, measure in (
-        ("a worker killed -9, until it trains again, at most 30", _after_a_kill),
+        (
+            "the only worker killed -9, until it trains again, at most 2.5",
+            _after_its_kill,
+        ),
+        ("one of two killed -9, until it trains again, at most 5", _after_a_kill),
         ("SIGTERM to all of two workers, until saved, at most 3", _stopped),
     ):
         seconds = rounds.transposed([measure() for _ in range(options.repeats)])
         yield Comparison(what, "s", seconds)
 
 
+def _after_its_kill() -> dict[str, float]:
+    """Kills the worker of `--workers=1`. Returns the seconds until a new step."""
+    with _training(1) as (supervisor, folder):
+        workers = folder / layout.WORKERS
+        victim = json.loads((workers / "0.json").read_text())["pid"]
+        killed = time.monotonic()
+        os.kill(victim, signal.SIGKILL)
+        trains = processes.until(lambda: _trains(workers, victim))
+        supervisor.interrupt(signal.SIGTERM)
+    return {"trains": trains - killed}
+
+
 def _after_a_kill() -> dict[str, float]:
     """Kills a worker. Returns the seconds until a new step, and until each event before it."""
-    with _training() as (supervisor, folder):
+    with _training(2) as (supervisor, folder):
         workers = folder / layout.WORKERS
         victim = json.loads((workers / "1.json").read_text())["pid"]
         chief = json.loads((workers / "0.json").read_text())["pid"]
@@ -58,7 +74,7 @@ def _after_a_kill() -> dict[str, float]:
 
 def _stopped() -> dict[str, float]:
     """Sends SIGTERM. Returns the seconds until all workers have saved, and until the end."""
-    with _training() as (supervisor, folder):
+    with _training(2) as (supervisor, folder):
         workers = folder / layout.WORKERS
         pids = [json.loads((workers / f"{n}.json").read_text())["pid"] for n in (0, 1)]
         before = set(folder.glob("ckpt-*.index"))
@@ -74,11 +90,13 @@ def _stopped() -> dict[str, float]:
 
 
 @contextlib.contextmanager
-def _training() -> Iterator[tuple[child_run.ChildRun, Path]]:
+def _training(count: int) -> Iterator[tuple[child_run.ChildRun, Path]]:
     """Starts a supervisor, and waits until its workers train."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "run"
-        with child_run.ChildRun(processes.runner("train", *_FLAGS), folder) as supervisor:
+        with child_run.ChildRun(
+            processes.runner("train", f"--workers={count}", *_FLAGS), folder
+        ) as supervisor:
             workers = folder / layout.WORKERS
             processes.until(lambda: _trains(workers, 0) and reached(folder) > 1000)
             yield supervisor, folder
