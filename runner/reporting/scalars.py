@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 
 def arrays(logs: Mapping[str, Any], prefix: str = "") -> dict[str, np.ndarray]:
@@ -14,7 +13,7 @@ def arrays(logs: Mapping[str, Any], prefix: str = "") -> dict[str, np.ndarray]:
         if isinstance(value, Mapping):
             found.update(arrays(value, f"{prefix}{name}/"))
         else:
-            found[prefix + name] = np.asarray(value.numpy() if tf.is_tensor(value) else value)
+            found[prefix + name] = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
     return found
 
 
