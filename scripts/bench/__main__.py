@@ -1,5 +1,6 @@
 """Compares the runner's speed and memory with minimal code, Model Garden and Keras.
 
+    python -m scripts.bench quick              # the most important figures, in five minutes
     python -m scripts.bench all                # about half an hour on two idle cores
     python -m scripts.bench loop --models=mlp --loops=1,10 --repeats=3 --json=FILE
 
@@ -25,7 +26,7 @@ from runner.run_directory import provenance
 from scripts import processes
 from scripts.bench import comparison
 
-ALL = "all"
+ALL, QUICK = "all", "quick"
 _MODELS = ("mlp", "cnn", "bert")
 _LOOPS = (1, 10, 100)
 _TRAINING = ("models", "loops", "seconds")
@@ -80,6 +81,17 @@ LONG = {
     "readers": Part("readers", "word-based readers on SQuAD at equal CPU time", _SQUAD, 1),
 }
 
+IN_QUICK: dict[str, dict[str, Any]] = {
+    "loop": {"models": ["mlp"], "loops": [10], "seconds": 0.3, "repeats": 3},
+    "start": {"models": ["mlp"], "repeats": 3},
+    "commands": {"repeats": 3},
+    "checkpoints": {"repeats": 1},
+    "growth": {"repeats": 3},
+    "studies": {"repeats": 1},
+    "restarts": {"repeats": 1},
+}
+"""The subcommands that `quick` runs, with the values of their flags."""
+
 
 def _some_of(*known: Any) -> Callable[[str], list[Any]]:
     """Returns a parser of comma-separated names or numbers."""
@@ -121,10 +133,12 @@ def main() -> None:
     machine = _machine()
     print(_described(machine), flush=True)
     tables: dict[str, list[dict[str, Any]]] = {}
-    parts = PARTS if flags.part == ALL else {flags.part: {**PARTS, **LONG}[flags.part]}
+    names = {ALL: [*PARTS], QUICK: [*IN_QUICK]}.get(flags.part, [flags.part])
     repeats = flags.repeats
-    for name, part in parts.items():
-        flags.repeats = repeats or part.repeats
+    for name in names:
+        part = {**PARTS, **LONG}[name]
+        vars(flags).update(IN_QUICK[name] if flags.part == QUICK else {"repeats": part.repeats})
+        flags.repeats = repeats or flags.repeats
         compare = getattr(importlib.import_module(f"scripts.bench.{part.module}"), name)
         comparisons = []
         for result in compare(flags):
@@ -141,7 +155,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="part", required=True, metavar="SUBCOMMAND")
     flags = tuple(dict.fromkeys(flag for part in PARTS.values() for flag in part.flags))
     everything = Part("", f"all subcommands below, up to {list(PARTS)[-1]}; half an hour", flags)
-    for name, part in {ALL: everything, **PARTS, **LONG}.items():
+    quick = Part("", f"few rounds of {', '.join(IN_QUICK)}; five minutes")
+    for name, part in {QUICK: quick, ALL: everything, **PARTS, **LONG}.items():
         command = commands.add_parser(name, help=part.help, allow_abbrev=False)
         for flag in part.flags:
             command.add_argument(f"--{flag}", **FLAGS[flag])
