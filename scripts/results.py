@@ -6,7 +6,8 @@
 `run` trains each row of a result's `result.json` with some of its seeds. A result agrees if its
 mean lies within the interval in which the recorded seeds predict it (95 %), or if all its scores
 are equal to the recorded ones. The exit code is 1 if a row does not agree. `--record` stores the
-scores of the run instead. `table` prints the table of the manual.
+scores of the run instead. `--keep` keeps the runs, for a report. `table` prints the table of the
+manual.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import json
 import math
 import os
 import platform
+import re
 import subprocess
 import sys
 import tempfile
@@ -30,11 +32,18 @@ RESULTS = ROOT / "experiments" / "results"
 _FILE = "result.json"
 
 
-def train(name: str, flags: Sequence[str], seed: int) -> dict[str, Any]:
-    """Runs the script of a result with a seed, and returns what it prints as JSON."""
-    with tempfile.TemporaryDirectory(prefix="results-") as folder:
+def train(name: str, flags: Sequence[str], seed: int, folder: Path | None) -> dict[str, Any]:
+    """Runs the script of a result with a seed, and returns what it prints as JSON.
+
+    Args:
+        name: The directory of the result.
+        flags: The flags of the row.
+        seed: The seed.
+        folder: Where the run is kept, or None.
+    """
+    with tempfile.TemporaryDirectory(prefix="results-") as scratch:
         command = [sys.executable, str(RESULTS / name / "train.py"), *flags]
-        command += [f"--seed={seed}", f"--model_dir={folder}/run"]
+        command += [f"--seed={seed}", f"--model_dir={folder or Path(scratch, 'run')}"]
         paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
         environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": paths}
         done = subprocess.run(command, capture_output=True, env=environment, text=True)
@@ -42,6 +51,10 @@ def train(name: str, flags: Sequence[str], seed: int) -> dict[str, Any]:
         raise SystemExit(f"{name} ended with {done.returncode}:\n{done.stderr[-2000:]}")
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return result
+
+
+def _folder_name(row: str) -> str:
+    return re.sub(r"\W+", "_", row)
 
 
 def agrees(row: dict[str, Any], scores: dict[str, float]) -> bool:
@@ -68,7 +81,8 @@ def run(given: argparse.Namespace) -> int:
         others: dict[str, dict[str, float]] = {name: {} for name in row.get("others", {})}
         seconds, folds = [], {}
         for seed in given.seeds or map(int, row["scores"]):
-            found = train(given.name, flags, seed)
+            kept = given.keep and given.keep / f"{_folder_name(row['name'])}-{seed}"
+            found = train(given.name, flags, seed, kept)
             scores[str(seed)] = found[row["metric"]]
             seconds.append(found["seconds"])
             for name, values in others.items():
@@ -161,6 +175,7 @@ def main() -> int:
     one.add_argument("--data", help="the data, if the script needs some")
     one.add_argument("--row", action="append", help="only this row; repeatable")
     one.add_argument("--seeds", type=lambda text: [int(each) for each in text.split(",")])
+    one.add_argument("--keep", type=Path, help="keep the runs in this directory")
     one.add_argument("--record", action="store_true", help="store the scores")
     commands.add_parser("table")
     given = parser.parse_args()
