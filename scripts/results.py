@@ -94,6 +94,8 @@ def run(given: argparse.Namespace) -> int:
             own = {"scores": scores, "seconds": round(sum(seconds) / len(seconds))}
             row.update({**own, **({"others": others} if others else {})})
             row.update({"folds": folds} if folds else {})
+            low, mean, high = interval(row["metric"], scores)
+            row.update({"mean": mean, **({"interval": [low, high]} if len(scores) > 1 else {})})
             continue
         same = sum(row["scores"].get(seed) == score for seed, score in scores.items())
         fits = agrees(row, scores)
@@ -104,6 +106,13 @@ def run(given: argparse.Namespace) -> int:
         result |= {"date": time.strftime("%Y-%m-%d"), "machine": machine()}
         files.write_json(path, result)
     return 0 if agree else 1
+
+
+def interval(metric: str, scores: dict[str, float]) -> tuple[float, float, float]:
+    """Returns the ends of the 95 % interval of the mean, and between them the mean."""
+    values = [*scores.values()]
+    found = statistics.spread(values, bounds=metric_bounds.of(metric, values))
+    return found.low, found.mean, found.high
 
 
 def machine() -> str:
@@ -155,15 +164,14 @@ def _difference(row: dict[str, Any], name: str) -> str:
 
 
 def _line(folder: str, row: dict[str, Any], name: str, scores: dict[str, float]) -> str:
-    values = [*scores.values()]
-    found = statistics.spread(values, bounds=metric_bounds.of(row["metric"], values))
+    low, mean, high = interval(row["metric"], scores)
     shown = f"[{name}](#{folder.replace('_', '-')})" if folder else name
-    value = f"{found.mean:.4g}"
-    if found.n > 1:
-        value += f", {found.low:.4g} to {found.high:.4g}"
+    value = f"{mean:.4g}"
+    if len(scores) > 1:
+        value += f", {low:.4g} to {high:.4g}"
     published = row["published"] if folder else ""
     minutes = f"{row['seconds'] / 60:.1f}" if folder else ""
-    return f"| {shown} | {row['metric']} | {published} | {value} | {found.n} | {minutes} |"
+    return f"| {shown} | {row['metric']} | {published} | {value} | {len(scores)} | {minutes} |"
 
 
 def main() -> int:
