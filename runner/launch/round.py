@@ -105,7 +105,8 @@ class Round:
                 return Verdict("leave", code, self._reason(index), index)
         if self._first_end is None:
             self._first_end = self._clock()
-        if self._clock() - self._first_end < _SETTLE_SECONDS:
+        others_run = len(bad) < len(self.generation.hosts)
+        if others_run and self._clock() - self._first_end < _SETTLE_SECONDS:
             return None
         for index, code in bad.items():
             if code in _STOPPED:

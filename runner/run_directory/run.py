@@ -279,7 +279,7 @@ class Run:
             **others,
         )
 
-    @property
+    @functools.cached_property
     def best(self) -> records.Evaluation | None:
         """The best of its evaluations, or None if there is none."""
         return self.rule.best(self.evaluations) if self.rule else None

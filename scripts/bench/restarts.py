@@ -27,6 +27,9 @@ _FLAGS = (
 )
 
 
+_WARM_SECONDS = 10  # the supervisor imports TensorFlow while the first workers train
+
+
 def restarts(options: argparse.Namespace) -> Iterator[Comparison]:
     """Measures how soon a killed worker trains again, and how soon SIGTERM ends both workers."""
     for what, measure in (
@@ -99,6 +102,7 @@ def _training(count: int) -> Iterator[tuple[child_run.ChildRun, Path]]:
         ) as supervisor:
             workers = folder / layout.WORKERS
             processes.until(lambda: _trains(workers, 0) and reached(folder) > 1000)
+            time.sleep(_WARM_SECONDS)
             yield supervisor, folder
 
 
