@@ -83,10 +83,10 @@ LONG = {
 
 IN_QUICK: dict[str, dict[str, Any]] = {
     "loop": {"models": ["mlp"], "loops": [10], "seconds": 0.3, "repeats": 3},
-    "start": {"models": ["mlp"], "repeats": 3},
-    "commands": {"repeats": 3},
+    "start": {"models": ["mlp"], "repeats": 2},
+    "commands": {"repeats": 2},
     "checkpoints": {"repeats": 1},
-    "growth": {"repeats": 3},
+    "growth": {"repeats": 1},
     "studies": {"repeats": 1},
     "restarts": {"repeats": 1},
 }
