@@ -1,6 +1,6 @@
 """Measures the error rates of `--mode=decide` and of races, in simulated studies.
 
-    python -m scripts.decisions --studies=1000 --seed=0
+    python -m scripts.decisions --studies=10000 --seed=0
 
 The differences between paired seeds are drawn from a normal distribution. A fixed plan trains the
 number of seeds with which a t test detects the difference with a probability of 80 %.

@@ -7,8 +7,8 @@ The method is the sequential t test, a likelihood ratio test. After each pair of
 two hypotheses about the paired differences, which do not depend on their standard deviation: a mean
 of zero, and a mean of plus or minus `effect` standard deviations. See Rushton, On a Sequential
 t-Test, 1950, and Schnuerch and Erdfelder, Controlling Decision Errors With Minimal Costs: The
-Sequential Probability Ratio t Test, 2020. For normally distributed differences, Ville's inequality
-bounds the wrong decisions. `python -m scripts.decisions` measures them.
+Sequential Probability Ratio t Test, 2020. The boundaries of the ratio are Wald's (Sequential Tests
+of Statistical Hypotheses, 1945). `python -m scripts.decisions` measures the wrong decisions.
 
 No TensorFlow.
 """
@@ -29,7 +29,7 @@ FIRST = 3
 """The smallest number of pairs that a decision is based on."""
 LEAST = 4
 """The smallest limit."""
-_MISSED = 0.25  # how often the test may miss a difference of `effect`; fewer are missed in fact
+_MISSED = 0.25  # Wald's second error: how often the test may miss a difference of `effect`
 
 
 class Verdict(enum.StrEnum):
@@ -69,7 +69,9 @@ class Test:
         limit: The maximum number of pairs, at least `LEAST`. The test is tuned for the difference
             that half as many pairs, all trained in advance, would detect with a probability of
             80 %.
-        level: The probability of a wrong decision between configurations without a difference.
+        level: The probability of a wrong decision between configurations without a difference. If
+            the differences are normal, it is at most a third more than this by Ville's inequality,
+            and less than this as measured. With a margin, it is at most this.
         margin: Differences up to this size do not matter. 0 if every difference matters: then
             only equal scores are equivalent.
     """
@@ -105,8 +107,9 @@ class Test:
         error = float(np.std(differences, ddof=1)) / math.sqrt(n)
         if not error and not mean:
             return Judgement(Verdict.EQUIVALENT, n, 0.0, 0.0, 0.0)
-        upper = -math.log(self.level)  # Ville's inequality: then no more decisions are wrong
-        lower = math.log(_MISSED / (1 - self.level))
+        missed = 0.0 if self.margin else _MISSED  # a margin: the end is the limit or equivalence
+        upper = math.log((1 - missed) / self.level)
+        lower = math.log(missed / (1 - self.level)) if missed else -math.inf
         half = _half_width(n, self.effect, upper) * error if error else math.inf
         low, high = mean - half, mean + half
         share = 1 / (1 + (n - 1) * (error / mean) ** 2) if mean else 0.0
@@ -117,7 +120,7 @@ class Test:
             low, high = (mean, mean) if not error else (low, high)
         elif -self.margin <= low and high <= self.margin:
             verdict = Verdict.EQUIVALENT
-        elif n >= self.limit or (ratio <= lower and not self.margin):
+        elif n >= self.limit or ratio <= lower:
             verdict = Verdict.UNDECIDED
         return Judgement(verdict, n, mean, low, high)
 
