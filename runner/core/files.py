@@ -285,7 +285,7 @@ def last_json_lines(path: Path, size: int = _TAIL) -> list[Any]:
     lines = content.split(b"\n")[(1 if len(content) < end else 0) : -1]
     if not lines and len(content) < end:
         return last_json_lines(path, 8 * size)
-    return [loads(line) for line in lines]
+    return parse_json_lines(lines, name=f"the end of {path}")
 
 
 def parse_json_lines(lines: Sequence[bytes], *, name: str, first: int = 1) -> list[Any]:

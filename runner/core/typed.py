@@ -1,6 +1,7 @@
 """Checks the values of a dataclass that was read from a file. Standard library only."""
 
 import dataclasses
+import functools
 from typing import Any
 
 from runner.core import text
@@ -15,9 +16,16 @@ def check(record: Any) -> None:
     Raises:
         TypeError: a value has another type, or is a number that is not finite or beyond 2^63.
     """
-    for field in dataclasses.fields(record):
-        value, allowed = getattr(record, field.name), _ALLOWED.get(field.type)
-        if allowed and (not isinstance(value, allowed) or isinstance(value, bool)):
-            raise TypeError(f"{field.name} is {text.quoted(value)}")
-        if allowed and not isinstance(value, str) and not abs(value) < _BEYOND:  # NaN, too
-            raise TypeError(f"{field.name} is {text.quoted(value)}")
+    for name, allowed in _checked(record.__class__):
+        value: Any = getattr(record, name)
+        if not isinstance(value, allowed) or isinstance(value, bool):
+            raise TypeError(f"{name} is {text.quoted(value)}")
+        if not isinstance(value, str) and not abs(value) < _BEYOND:  # NaN, too
+            raise TypeError(f"{name} is {text.quoted(value)}")
+
+
+@functools.cache
+def _checked(kind: type[Any]) -> list[tuple[str, Any]]:
+    """Returns the names of the fields of a dataclass that are checked, and their types."""
+    fields = dataclasses.fields(kind)
+    return [(field.name, _ALLOWED[field.type]) for field in fields if field.type in _ALLOWED]

@@ -22,23 +22,34 @@ class Cache:
     """The cached facts about the directories below a root.
 
     Args:
+        root: The real path of the root.
         known: Stamp and facts, by directory.
     """
 
-    def __init__(self, known: Mapping[str, tuple[str, str]]) -> None:
+    def __init__(self, root: str = "", known: Mapping[str, tuple[str, str]] = {}) -> None:
+        self._root = root
         self._known = known
         self._seen: set[str] = set()
         self._new: dict[str, tuple[str, str]] = {}
 
-    def get(self, folder: str, stamp: str) -> dict[str, Any] | None:
-        """Returns the facts stored with the same stamp, or None if there are none."""
+    def get(self, name: str, stamp: str) -> dict[str, Any] | None:
+        """Returns the facts stored with the same stamp, or None if there are none.
+
+        Args:
+            name: The path of a directory, relative to the root. Empty for the root.
+            stamp: Its stamp, which changes with the facts.
+        """
+        folder = self._folder(name)
         self._seen.add(folder)
         before, facts = self._known.get(folder, ("", ""))
         return dict(json.loads(facts)) if before == stamp else None
 
-    def put(self, folder: str, stamp: str, facts: Mapping[str, Any]) -> None:
+    def put(self, name: str, stamp: str, facts: Mapping[str, Any]) -> None:
         """Stores facts, as JSON values, which are valid while the stamp is unchanged."""
-        self._new[folder] = (stamp, json.dumps(facts))
+        self._new[self._folder(name)] = (stamp, json.dumps(facts))
+
+    def _folder(self, name: str) -> str:
+        return f"{self._root}/{name}" if name else self._root
 
     @property
     def changes(self) -> tuple[dict[str, tuple[str, str]], list[str]]:
@@ -52,7 +63,7 @@ def of(root: Path) -> Iterator[Cache]:
     below = os.path.realpath(root)
     base = _open()
     try:
-        found = Cache(_read(base, below) if base else {})
+        found = Cache(below, _read(base, below) if base else {})
         yield found
         if base:
             _write(base, found)

@@ -8,7 +8,6 @@ The facts are cached (see `cache`), so ten thousand directories take seconds onl
 
 import dataclasses
 import math
-import os
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -122,7 +121,7 @@ def of(folder: Path) -> Row:
     first = next(folders.runs(folder), None)
     if first is None or first.folder != folder:
         raise ConfigError(f"{folder} is not a run directory")
-    return _row(first, folder.parent, cache.Cache({}))
+    return _row(first, folder.parent, cache.Cache())
 
 
 def _row(found: folders.Found, root: Path, known: cache.Cache) -> Row:
@@ -131,7 +130,7 @@ def _row(found: folders.Found, root: Path, known: cache.Cache) -> Row:
         return Row(name, folder, State.DAMAGED, found.problem)
     run = Run(folder, strict=False)
     values = run.params
-    stamp, key = _stamp(found), os.path.realpath(folder)
+    stamp, key = _stamp(found), "" if folder == root else name
     facts = known.get(key, stamp)
     if facts is None:
         facts = _facts(run)
@@ -192,7 +191,8 @@ def _facts(run: Run) -> dict[str, Any]:
 def _name(folder: Path, root: Path) -> str:
     if folder == root:
         return folder.name or str(folder)
-    return folder.relative_to(root).as_posix() if folder.is_relative_to(root) else folder.name
+    above = len(root.parts)
+    return "/".join(folder.parts[above:]) if folder.parts[:above] == root.parts else folder.name
 
 
 def _stamp(found: folders.Found) -> str:

@@ -123,7 +123,8 @@ def _plain(value: Any) -> str:
 
 def _clean(cell: str) -> str:
     """Formats a cell on one line, without terminal control characters, and not too long."""
-    cell = "".join(each if each.isprintable() else "?" for each in cell)
+    if not cell.isprintable():
+        cell = "".join(each if each.isprintable() else "?" for each in cell)
     return cell if len(cell) <= _CUT else f"{cell[: _CUT - 3]}..."
 
 

@@ -21,7 +21,7 @@ Values = Mapping[str, Any]
 
 _SECTIONS = ("trainer", "run")
 _LONG = 12  # lines; shorter texts are not split
-_PART = re.compile(r"(?m)^(?=[^\s-])")
+_PART_END = re.compile(r"\n(?=[^\s-])")
 _NAME = re.compile(r"\w+:")
 _IS_MAPPING = re.compile(r"  \w+:(\s|$)")
 _INDENTED = re.compile(r"(?m)^  ")
@@ -68,9 +68,9 @@ def _parsed(text: str) -> Values:
     if text.count("\n") <= _LONG:
         return _loaded(text)
     values: dict[str, Any] = {}
-    for part in _PART.split(text):
+    for part in _PART_END.split(text):
         if part.strip():
-            values.update(_section(part))
+            values.update(_section(f"{part}\n"))
     return values
 
 
