@@ -53,7 +53,7 @@ class Contender:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind:
-            self._process.kill()
+            self.kill()
         self._process.communicate()  # closes its stdin: it cleans up and exits
         self._log.close()
 
@@ -69,6 +69,10 @@ class Contender:
     def end(self) -> None:
         """Ends the case."""
         self._tell("end")
+
+    def kill(self) -> None:
+        """Ends the process at once."""
+        self._process.kill()
 
     def take(self) -> Any:
         """Waits for the next answer of the process, and returns it."""

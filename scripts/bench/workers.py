@@ -6,9 +6,6 @@ Each contender is the chief, and starts the other worker, which runs the same co
 import json
 import os
 import socket
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -33,6 +30,18 @@ def bare(folder: Path, pause: rounds.Pause, **case: Any) -> None:
     """Trains with a `tf.function` of the same steps under MultiWorkerMirroredStrategy."""
     with _another("bare", folder, case):
         _loop(pause, **case)
+
+
+def follow(_: Path, __: rounds.Pause, *, kind: str, chief: str, **case: Any) -> None:
+    """Is the second worker of `runner` or `bare`."""
+
+    def pause(_: Any) -> None:
+        """Does not wait, because the chief's pauses are sufficient."""
+
+    if kind == "bare":
+        _loop(pause, **case)
+    else:
+        _run(Path(chief), pause, strategy=_STRATEGY, **case)
 
 
 def one_worker(folder: Path, pause: rounds.Pause, **case: Any) -> None:
@@ -105,30 +114,10 @@ def _another(name: str, folder: Path, case: dict[str, Any]) -> Iterator[None]:
         json.dumps({"cluster": {"worker": hosts}, "task": {"type": "worker", "index": index}})
         for index in range(2)
     ]
-    command = [sys.executable, "-m", "scripts.bench.workers", name, str(folder), json.dumps(case)]
     os.environ["TF_CONFIG"] = configs[0]
-    with (
-        tempfile.TemporaryFile() as log,
-        subprocess.Popen(
-            command, env={**os.environ, "TF_CONFIG": configs[1]}, stdout=log, stderr=log
-        ) as other,
-    ):
+    with rounds.Contender("workers", "follow", TF_CONFIG=configs[1]) as other:
+        other.begin(kind=name, chief=str(folder), **case)
         try:
             yield
         finally:
             other.kill()
-
-
-def _follow(name: str, folder: str, case: str) -> None:
-    def on(_: Any) -> None:
-        """Does not wait, because the chief's pauses are sufficient."""
-
-    values = json.loads(case)
-    if name == "bare":
-        _loop(on, **values)
-    else:
-        _run(Path(folder), on, strategy=_STRATEGY, **values)
-
-
-if __name__ == "__main__":
-    _follow(*sys.argv[1:])
