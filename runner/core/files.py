@@ -285,7 +285,10 @@ def last_json_lines(path: Path, size: int = _TAIL) -> list[Any]:
     lines = content.split(b"\n")[(1 if len(content) < end else 0) : -1]
     if not lines and len(content) < end:
         return last_json_lines(path, 8 * size)
-    return parse_json_lines(lines, name=f"the end of {path}")
+    try:
+        return parse_json_lines(lines, name=str(path))
+    except ValueError as error:
+        raise ValueError(f"one of the last lines of {path} is not JSON") from error
 
 
 def parse_json_lines(lines: Sequence[bytes], *, name: str, first: int = 1) -> list[Any]:

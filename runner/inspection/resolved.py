@@ -41,12 +41,10 @@ def get(values: Values, path: str) -> Any:
     A name in the path may itself contain dots.
     """
     if path in values:
-        found = values[path]
-        return _named(found) if isinstance(found, Mapping | list) else found
+        return _named(values[path])
     at = path.find(".")
     while at >= 0:
-        inner = values.get(path[:at])
-        inner = inner if isinstance(inner, dict) else _section(inner)
+        inner = _section(values.get(path[:at]))
         if inner is not None:
             found = get(inner, path[at + 1 :])
             if found is not ABSENT:

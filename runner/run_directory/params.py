@@ -68,9 +68,10 @@ def _parsed(text: str) -> Values:
     if text.count("\n") <= _LONG:
         return _loaded(text)
     values: dict[str, Any] = {}
-    for part in _PART_END.split(text):
+    *others, last = _PART_END.split(text)
+    for part in (*(f"{each}\n" for each in others), last):
         if part.strip():
-            values.update(_section(f"{part}\n"))
+            values.update(_section(part))
     return values
 
 

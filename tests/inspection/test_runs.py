@@ -9,6 +9,7 @@ import time
 
 import folders_of_runs
 import pytest
+import yaml
 from pyarrow import parquet
 from wording import says
 
@@ -187,6 +188,16 @@ def test_columns_are_chosen_by_name_end_or_pattern(shown, runs):
     ]
     assert "may be trainer.optimizer_config" in shown("--columns=name", code=2)
     says(shown("--columns=nothing*", code=2), "column matches")
+
+
+def test_values_are_those_of_the_yaml_file(shown, runs):
+    folder = folders_of_runs.make(runs / "a")
+    path = folder / "params.yaml"
+    path.write_text(f"{path.read_text()}table:\n  10: 0.5\n  kept: |+\n    x\n\nzz: |+\n  y\n")
+    (row,) = rows.below(runs)
+    assert row.configuration == yaml.safe_load(path.read_text())
+    table, _ = shown("--columns=run,table.10")
+    assert table[1] == ["a", "0.5"]
 
 
 def test_the_table_is_written_to_files(shown, runs, tmp_path):
