@@ -288,7 +288,7 @@ def last_json_lines(path: Path, size: int = _TAIL) -> list[Any]:
     try:
         return parse_json_lines(lines, name=str(path))
     except ValueError as error:
-        raise ValueError(f"one of the last lines of {path} is not JSON") from error
+        raise ValueError(f"{path}: one of its last lines is not JSON") from error
 
 
 def parse_json_lines(lines: Sequence[bytes], *, name: str, first: int = 1) -> list[Any]:

@@ -49,8 +49,8 @@ class Judgement:
         verdict: None while more pairs are needed.
         n: The number of pairs used.
         mean: The mean difference, where a positive one is better.
-        low: The lower end of its interval, which holds for every number of pairs at once. It
-            excludes zero if and only if the verdict is better or worse.
+        low: The lower end of its interval, which allows for a look after every pair. It excludes
+            zero if and only if the verdict is better or worse.
         high: The upper end.
     """
 
@@ -69,9 +69,9 @@ class Test:
         limit: The maximum number of pairs, at least `LEAST`. The test is tuned for the difference
             that half as many pairs, all trained in advance, would detect with a probability of
             80 %.
-        level: The probability of a wrong decision between configurations without a difference. If
-            the differences are normal, it is at most a third more than this by Ville's inequality,
-            and less than this as measured. With a margin, it is at most this.
+        level: The probability of a wrong decision between configurations without a difference. It
+            is lower in simulations with normal differences. Ville's inequality bounds it by
+            `level` with a margin, and by four thirds of `level` without one.
         margin: Differences up to this size do not matter. 0 if every difference matters: then
             only equal scores are equivalent.
     """
@@ -107,7 +107,7 @@ class Test:
         error = float(np.std(differences, ddof=1)) / math.sqrt(n)
         if not error and not mean:
             return Judgement(Verdict.EQUIVALENT, n, 0.0, 0.0, 0.0)
-        missed = 0.0 if self.margin else _MISSED  # a margin: the end is the limit or equivalence
+        missed = 0.0 if self.margin else _MISSED  # a margin: no end at a small ratio
         upper = math.log((1 - missed) / self.level)
         lower = math.log(missed / (1 - self.level)) if missed else -math.inf
         half = _half_width(n, self.effect, upper) * error if error else math.inf

@@ -33,7 +33,7 @@ def bare(folder: Path, pause: rounds.Pause, **case: Any) -> None:
 
 
 def follow(_: Path, __: rounds.Pause, *, kind: str, chief: str, **case: Any) -> None:
-    """Is the second worker of `runner` or `bare`."""
+    """Trains as the second worker of `runner` or `bare`."""
 
     def pause(_: Any) -> None:
         """Does not wait, because the chief's pauses are sufficient."""
