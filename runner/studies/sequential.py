@@ -3,12 +3,10 @@
     test = sequential.Test(limit=30)
     test.judge([0.01, 0.02, 0.015, 0.01]).verdict    # better, worse, equivalent, undecided or None
 
-The method is the sequential t test, a likelihood ratio test. After each pair of seeds it compares
-two hypotheses about the paired differences, which do not depend on their standard deviation: a mean
-of zero, and a mean of plus or minus `effect` standard deviations. See Rushton, On a Sequential
-t-Test, 1950, and Schnuerch and Erdfelder, Controlling Decision Errors With Minimal Costs: The
-Sequential Probability Ratio t Test, 2020. The boundaries of the ratio are Wald's (Sequential Tests
-of Statistical Hypotheses, 1945). `python -m scripts.decisions` measures the wrong decisions.
+The method is a sequential t test of the paired differences. After each pair of seeds, it compares
+their t statistic with two boundaries: from the upper one on, the difference is decided, and below
+the lower one, the comparison ends without a decision. `boundaries` computes those that need the
+fewest seeds. `python -m scripts.decisions` measures the wrong decisions.
 
 No TensorFlow.
 """
@@ -20,16 +18,14 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import optimize, special
 
-from runner.studies import statistics
+from runner.studies import boundaries, statistics
+from runner.studies.boundaries import FIRST, Boundaries
 
 LEVEL = 0.05
-FIRST = 3
-"""The smallest number of pairs that a decision is based on."""
 LEAST = 4
 """The smallest limit."""
-_MISSED = 0.25  # Wald's second error: how often the test may miss a difference of `effect`
+_LARGEST = 3.0  # standard deviations: the largest difference that a test is tuned for
 
 
 class Verdict(enum.StrEnum):
@@ -68,10 +64,9 @@ class Test:
     Attributes:
         limit: The maximum number of pairs, at least `LEAST`. The test is tuned for the difference
             that half as many pairs, all trained in advance, would detect with a probability of
-            80 %.
-        level: The probability of a wrong decision between configurations without a difference. It
-            is lower in simulations with normal differences. Ville's inequality bounds it by
-            `level` with a margin, and by four thirds of `level` without one.
+            80 %. It has the same power.
+        level: The probability of a wrong decision between configurations without a difference, for
+            normal differences.
         margin: Differences up to this size do not matter. 0 if every difference matters: then
             only equal scores are equivalent.
     """
@@ -83,7 +78,14 @@ class Test:
     @functools.cached_property
     def effect(self) -> float:
         """The difference that the test is tuned for, in standard deviations of the differences."""
-        return statistics.detectable(max(self.limit // 2, 2), confidence=1 - self.level)
+        planned = statistics.detectable(max(self.limit // 2, 2), confidence=1 - self.level)
+        return min(planned, _LARGEST)
+
+    @functools.cached_property
+    def boundaries(self) -> Boundaries:
+        """When the test ends. With a margin, equivalence ends it instead of the lower boundary."""
+        ends = not self.margin
+        return boundaries.fewest(self.limit, self.effect, self.level, ends=ends)
 
     def judge(self, differences: Sequence[float]) -> Judgement:
         """Returns the decision after the earliest pair that allows one.
@@ -107,42 +109,14 @@ class Test:
         error = float(np.std(differences, ddof=1)) / math.sqrt(n)
         if not error and not mean:
             return Judgement(Verdict.EQUIVALENT, n, 0.0, 0.0, 0.0)
-        missed = 0.0 if self.margin else _MISSED  # a margin: no end at a small ratio
-        upper = math.log((1 - missed) / self.level)
-        lower = math.log(missed / (1 - self.level)) if missed else -math.inf
-        half = _half_width(n, self.effect, upper) * error if error else math.inf
+        decide, end = float(self.boundaries.decide[n]), float(self.boundaries.end[n])
+        half = decide * error if math.isfinite(decide) else math.inf
         low, high = mean - half, mean + half
-        share = 1 / (1 + (n - 1) * (error / mean) ** 2) if mean else 0.0
-        ratio = _log_ratio(n, self.effect, share)
         verdict = None
-        if ratio >= upper:
+        if low > 0 or high < 0:
             verdict = Verdict.BETTER if mean > 0 else Verdict.WORSE
-            low, high = (mean, mean) if not error else (low, high)
         elif -self.margin <= low and high <= self.margin:
             verdict = Verdict.EQUIVALENT
-        elif n >= self.limit or ratio <= lower:
+        elif n == self.limit or (not self.margin and abs(mean) <= end * error):
             verdict = Verdict.UNDECIDED
         return Judgement(verdict, n, mean, low, high)
-
-
-def _log_ratio(n: int, effect: float, share: float) -> float:
-    """Returns the logarithm of the likelihood ratio of n differences.
-
-    It is the density of their t statistic if the mean is plus or minus `effect`, averaged, divided
-    by its density if the mean is zero.
-
-    Args:
-        n: Their number.
-        effect: As for `Test`.
-        share: Of the mean in the mean square: `t**2 / (n - 1 + t**2)`.
-    """
-    shift = n * effect**2 / 2
-    return float(np.log(special.hyp1f1(n / 2, 0.5, shift * share)) - shift)
-
-
-def _half_width(n: int, effect: float, upper: float) -> float:
-    """Returns the t statistic at which the likelihood ratio reaches a boundary, or infinity."""
-    if _log_ratio(n, effect, 1.0) <= upper:
-        return math.inf
-    share = optimize.brentq(lambda each: _log_ratio(n, effect, each) - upper, 0.0, 1.0)
-    return math.sqrt((n - 1) * share / (1 - share))

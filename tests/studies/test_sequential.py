@@ -7,6 +7,7 @@ from runner.studies import race, sequential, series, statistics
 from runner.studies.sequential import Verdict
 
 DECIDED = (Verdict.BETTER, Verdict.WORSE)
+CHANCE = 2.5 * math.sqrt(0.05 * 0.95 / 1000)  # by which a share of 1,000 studies may exceed 5 %
 
 
 def judged(size, limit, studies=1000, **options):
@@ -19,7 +20,7 @@ def judged(size, limit, studies=1000, **options):
 @pytest.mark.parametrize("limit", [10, 30, 60])
 def test_few_decisions_are_wrong_without_a_difference(limit):
     found = judged(0.0, limit)
-    assert np.mean([each.verdict in DECIDED for each in found]) <= 0.05
+    assert np.mean([each.verdict in DECIDED for each in found]) <= 0.05 + CHANCE
     assert all(each.verdict for each in found)
 
 
@@ -30,7 +31,8 @@ def test_a_detectable_difference_is_found_with_fewer_seeds_than_a_fixed_plan():
     assert np.mean([each.verdict == Verdict.BETTER for each in found]) > 0.75
     assert not any(each.verdict == Verdict.WORSE for each in found)
     both = [*found, *judged(0.0, limit)]
-    assert np.mean([each.n for each in both]) < 0.7 * limit / 2
+    assert np.mean([each.n for each in found]) < 0.72 * limit / 2
+    assert np.mean([each.n for each in both]) < 0.65 * limit / 2
 
 
 def test_what_half_of_the_limit_detects_is_what_the_test_is_tuned_for():
