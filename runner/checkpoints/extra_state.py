@@ -83,7 +83,7 @@ class ReplicaState:
                 for part, value in zip(parts, values[first : first + len(parts)], strict=True):
                     part.assign(value)
 
-    @tf.function
+    @tf.function(autograph=False)
     def _capture(self) -> None:
         stacked = [tf.stack(parts) for parts in self._parts]
         if team.current().size > 1:

@@ -17,6 +17,7 @@ from official.core import config_definitions as cfg
 from runner.configuration import label_shapes, registry
 from runner.core import user_code
 from runner.errors import ConfigError
+from runner.internals import tensorflow as tf_internals
 
 RUN_FOLDER = "run_folder"
 """An optional task attribute that is set to the run's directory before the model is built.
@@ -110,11 +111,12 @@ def _checking_metrics(task: base_task.Task, method: Callable[..., Any]) -> Calla
 
 
 def _checking_losses(task: base_task.Task, method: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns a function that AutoGraph converts together with the task's method."""
+    in_graph = tf_internals.converted(method)
 
+    @tf.autograph.experimental.do_not_convert
     def checking(*args: Any, **kwargs: Any) -> Any:
         before = label_shapes.operations()
-        loss = method(*args, **kwargs)
+        loss = in_graph(*args, **kwargs)
         _check_loss(task, method, loss)
         label_shapes.check(method, args, kwargs, before)
         return loss

@@ -5,7 +5,7 @@ import gc
 import sys
 from collections.abc import Iterator
 
-_frozen = {"tokenizer": False}
+_frozen = {"done": False, "tokenizer": False}
 
 
 @contextlib.contextmanager
@@ -26,7 +26,8 @@ def freeze() -> None:
     Later calls have no effect, because memory then also holds garbage of finished runs, which would
     never be freed.
     """
-    if not gc.get_freeze_count():
+    if not _frozen["done"]:
+        _frozen["done"] = True
         _frozen["tokenizer"] = _is_a_tokenizer_collected()
         gc.freeze()
 

@@ -8,6 +8,7 @@ import tensorflow as tf
 import tf_keras
 
 from runner.internals import keras as keras_internals
+from runner.internals import tensorflow as tf_internals
 from runner.models import optimizer as optimizers
 
 
@@ -29,12 +30,14 @@ class ScaledRate(tf_keras.optimizers.schedules.LearningRateSchedule):
     ) -> None:
         super().__init__()
         self.scheduled = scheduled
+        self._in_graph = tf_internals.converted(scheduled)
         self._floor = floor
         self.scale = tf.Variable(1.0, trainable=False, name="learning_rate_scale")
 
+    @tf.autograph.experimental.do_not_convert
     def __call__(self, step: tf.Tensor) -> tf.Tensor:
         """The learning rate at `step`."""
-        return _scaled(self.scheduled(step), self.scale, self._floor)
+        return _scaled(self._in_graph(step), self.scale, self._floor)
 
     def get_config(self) -> dict[str, Any]:
         """The schedule's Keras configuration."""

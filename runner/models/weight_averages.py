@@ -35,7 +35,7 @@ class Averages:
         )
         self.start()
 
-    @tf.function
+    @tf.function(autograph=False)
     def start(self) -> None:
         """Sets the averages to the current weights."""
         _copy(self._weights, self._averages)
@@ -49,12 +49,12 @@ class Averages:
         finally:
             self._swap_out()
 
-    @tf.function
+    @tf.function(autograph=False)
     def _swap_in(self) -> None:
         _copy(self._weights, self._kept)
         _copy(self._averages, self._weights)
 
-    @tf.function
+    @tf.function(autograph=False)
     def _swap_out(self) -> None:
         _copy(self._kept, self._weights)
 

@@ -118,7 +118,7 @@ def parameters(model: tf_keras.Model) -> list[ParameterRow]:
     return list(_rows(model, (), trainable, set()))
 
 
-def forward(model_call: Callable[[Any], Any], batch_spec: Any) -> Count:
+def forward(model_call: Callable[..., Any], batch_spec: Any, *others: Any) -> Count:
     """Counts the forward pass of one example.
 
     `model_call` is traced, not run. The model must already have its variables. Otherwise, tracing
@@ -128,10 +128,11 @@ def forward(model_call: Callable[[Any], Any], batch_spec: Any) -> Count:
         model_call: Computes anything from a batch of features.
         batch_spec: The features' nested structure of `tf.TypeSpec`, as in a dataset's
             `element_spec`. The batch size, fixed or not, is replaced by one.
+        others: Further arguments of `model_call`.
     """
     one_example = tf.nest.map_structure(_one_example, batch_spec)
     try:
-        graph = tf.function(model_call).get_concrete_function(one_example).graph
+        graph = tf.function(model_call).get_concrete_function(one_example, *others).graph
     # The model is user code and may raise any exception. The run continues without this figure.
     except Exception as error:
         return Count(unknown=_reason(error))

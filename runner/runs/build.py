@@ -208,7 +208,7 @@ class Costs(NamedTuple):
 def build_costs(config: Experiment, built: trainer.Trainer) -> Costs:
     """Counts parameters, and the FLOPs of an example's forward pass and of a training step."""
     features, devices = built.features_spec, built.strategy
-    forward = overview.forward(lambda x: built.task.inference_step(x, built.model), features)
+    forward = overview.forward(built.task.inference_step, features, built.model)
     if built.training_graph is None:
         step = overview.Count(unknown="the training step runs eagerly")
     else:

@@ -448,7 +448,7 @@ class Trainer(evaluator.Evaluator):
             tf.cond(due, self._reset_metrics, lambda: tf.constant(False))
         return logs
 
-    @tf.function  # a schedule may need AutoGraph
+    @tf.function(autograph=False)
     def _learning_rate(self) -> tf.Tensor:
         rate = self.optimizer.learning_rate
         return rate(self.optimizer.iterations) if callable(rate) else rate + 0.0

@@ -1,6 +1,7 @@
 """Labelled images for training and evaluation, as configured."""
 
 import dataclasses
+import functools
 
 import numpy as np
 import tensorflow as tf
@@ -176,6 +177,7 @@ def dataset(
         )
     known_size = len(examples.labels)
 
+    @tf.autograph.experimental.do_not_convert
     def load(index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         images, labels = image_examples.load(examples, index[index < known_size])
         if unknown:
@@ -216,7 +218,7 @@ def _training(
 
     return inputs.place(
         len(examples.labels),
-        lambda index: image_examples.load(examples, index),
+        functools.partial(image_examples.load, examples),
         config=config,
         input_context=input_context,
         augment=augment if augmentation.is_active(config.augment) else None,

@@ -99,6 +99,7 @@ def _keys(images: np.ndarray, index: np.ndarray, source: image_sources.Source) -
     return np.array([os.path.relpath(path, folder) for path in images[index]], object)
 
 
+@tf.autograph.experimental.do_not_convert
 def load(examples: Examples, index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """The float32 images (white is 1) and the labels at `index`, [batch] int64."""
     images = tf.gather(examples.images, index)
