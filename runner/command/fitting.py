@@ -64,6 +64,11 @@ class Prepared(NamedTuple):
     callbacks: fit_callbacks.Converted
     called: called_callbacks.CalledCallbacks
 
+    @property
+    def mode(self) -> str:
+        """The mode that trains."""
+        return "train_and_eval" if self.evaluates else "train"
+
 
 def fit(
     model: Any,
@@ -100,9 +105,8 @@ def fit(
         gin_params=gin_params,
         options=options,
     )
-    mode = "train_and_eval" if ready.evaluates else "train"
     with _shown(keras.verbose):
-        outcome = started(ready, mode, Path(model_dir), options)
+        outcome = started(ready, ready.mode, Path(model_dir), options)
     if ready.model is not None and outcome.evaluator is not None:
         _give_weights(ready, outcome, Path(model_dir), restore_best=restore_best)
     result = fit_result.FitResult(outcome.results, lengths._asdict())

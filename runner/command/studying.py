@@ -164,10 +164,10 @@ class Trials:
             ready = self._prepared(
                 given.get("gin_params", []), given.get("params_override", []), Path(folder)
             )
-            if mode == "train_and_eval" and not ready.evaluates:
-                mode = "train"
             own = {"data": given["data"][0]} if "data" in given else self._fit.options
-            return fitting.started(ready, mode, Path(folder), own).results
+            return fitting.started(
+                ready, ready.mode if table.modes()[mode].is_training else mode, Path(folder), own
+            ).results
 
     def _prepared(
         self,
