@@ -13,7 +13,6 @@ from runner.errors import DifferError
 from runner.history import records
 from runner.inspection import differences, parting, rows
 from runner.inspection.differences import Section
-from runner.inspection.rows import Row
 from runner.reporting import table
 from runner.run_directory.run import Run
 from runner.storage import display_names
@@ -43,11 +42,12 @@ def compare(folders: Sequence[Path], output: Path | None = None) -> dict[str, An
         ConfigError: one is not the directory of a run.
         DifferError: they differ. The error contains the same results.
     """
-    found = [rows.of(folder) for folder in folders]
-    sections = differences.sections(found)
+    runs = [Run(folder, strict=False) for folder in folders]
+    found = [rows.of(run) for run in runs]
+    sections = differences.sections(found, runs)
     pairs = [parting.of(folders[0], other) for other in folders[1:]]
     out = console.answers()
-    curves = [_evaluations(row) for row in found]
+    curves = [_evaluations(run) for run in runs]
     deciding = {row.metric for row in found}
     for line in _lines(folders, sections, _curves(folders, curves, deciding), pairs):
         out.say(line)
@@ -149,9 +149,9 @@ def _series(curves: Sequence[Curves]) -> dict[str, Any]:
     }
 
 
-def _evaluations(row: Row) -> Curves:
+def _evaluations(run: Run) -> Curves:
     found: Curves = {}
-    for each in Run(row.folder, strict=False).evaluations:
+    for each in run.evaluations:
         for name, value in each.metrics.items():
             found.setdefault(name, []).append((each.step, value))
     return found

@@ -46,13 +46,16 @@ class Section:
     differences: Sequence[Difference]
 
 
-def sections(rows: Sequence[Row]) -> list[Section]:
+def sections(rows: Sequence[Row], runs: Sequence[Run]) -> list[Section]:
     """Returns all differences between at least two runs.
 
     Configuration, data, model, progress and metrics decide whether they are equal. Code, packages
     and machine only explain differences.
+
+    Args:
+        rows: The runs as rows.
+        runs: The runs.
     """
-    runs = [Run(row.folder, strict=False) for row in rows]
     starts = [run.attempts[-1] if run.attempts else {} for run in runs]
     made: list[tuple[str, bool, Iterable[Difference]]] = [
         ("configuration", True, _configuration(rows)),

@@ -110,25 +110,23 @@ def below(root: Path) -> list[Row]:
     return sorted(found, key=lambda row: row.name)
 
 
-def of(folder: Path) -> Row:
-    """Returns the run in a directory.
+def of(run: Run) -> Row:
+    """Returns the row of a run.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: it has no files yet.
     """
-    if not folder.is_dir():
-        raise ConfigError(f"{folder} {'is a file' if folder.exists() else 'does not exist'}")
-    first = next(folders.runs(folder), None)
-    if first is None or first.folder != folder:
-        raise ConfigError(f"{folder} is not a run directory")
-    return _row(first, folder.parent, cache.Cache())
+    found = next(folders.runs(run.directory), None)
+    if found is None or found.folder != run.directory:
+        raise ConfigError(f"{run.directory} has no files of a run yet")
+    return _row(found, run.directory.parent, cache.Cache(), run)
 
 
-def _row(found: folders.Found, root: Path, known: cache.Cache) -> Row:
+def _row(found: folders.Found, root: Path, known: cache.Cache, run: Run | None = None) -> Row:
     folder, name = found.folder, _name(found.folder, root)
     if found.problem:
         return Row(name, folder, State.DAMAGED, found.problem)
-    run = Run(folder, strict=False)
+    run = run or Run(folder, strict=False)
     values = run.params
     stamp, key = _stamp(found), "" if folder == root else name
     facts = known.get(key, stamp)
