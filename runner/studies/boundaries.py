@@ -35,6 +35,7 @@ FIRST = 3
 _POINTS = 240  # of the t statistic after each number of values
 _NODES = 96  # of the integral over the next value
 _WIDTH = 8.0  # of both, in standard deviations
+_TOLERANCE = 1e-3  # of the logarithms of costs
 _COARSE = 3  # points: a smaller region at the end of the range is left out
 
 
@@ -78,7 +79,7 @@ def fewest(limit: int, effect: float, level: float, *, ends: bool = True) -> Bou
         def excess(wrong: float) -> float:
             return problem.solve(math.exp(wrong), math.exp(miss)).level - level
 
-        wrong = _root(excess, math.log(1e-3 / level), math.log(100 * limit / level))
+        wrong = _root(excess, math.log(0.01 / level), math.log(3 * limit / level))
         return problem.solve(math.exp(wrong), math.exp(miss))
 
     def lacking(miss: float) -> float:
@@ -93,7 +94,7 @@ def _root(decreasing: Callable[[float], float], low: float, high: float) -> floa
         return low
     if decreasing(high) >= 0:
         return high
-    return float(optimize.brentq(decreasing, low, high, xtol=1e-4))
+    return float(optimize.brentq(decreasing, low, high, xtol=_TOLERANCE))
 
 
 class _Problem:
@@ -168,6 +169,9 @@ def _ratio(n: int, effect: float, angle: np.ndarray) -> np.ndarray:
     return special.hyp1f1(n / 2, 0.5, shift * np.sin(angle) ** 2) * math.exp(-shift)
 
 
+_quadrature = functools.cache(functools.partial(np.polynomial.legendre.leggauss, _NODES))
+
+
 def _step(n: int, before: np.ndarray, after: np.ndarray) -> np.ndarray:
     """Returns the probabilities of the states after one more value, for a mean of zero.
 
@@ -177,15 +181,16 @@ def _step(n: int, before: np.ndarray, after: np.ndarray) -> np.ndarray:
     Returns:
         One row per state before. Its product with a function of the state is an expectation.
     """
-    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    nodes, weights = _quadrature()
     nodes = nodes * min(math.pi / 2, _WIDTH / math.sqrt(n))
     weights = weights * np.cos(nodes) ** (n - 1)
     size = np.abs(math.sqrt(n) * np.outer(np.sin(before), np.cos(nodes)) + np.sin(nodes))
     state = np.arcsin(np.minimum(size / math.sqrt(n + 1), 1.0)) / after[1]
     low = np.minimum(state, _POINTS - 1 - 1e-9).astype(int)
     share = np.clip(state - low, 0.0, 1.0)
-    step = np.zeros((_POINTS, _POINTS))
-    rows = np.arange(_POINTS)[:, None]
-    np.add.at(step, (rows, low), (1 - share) * weights)
-    np.add.at(step, (rows, low + 1), share * weights)
-    return step / weights.sum()
+    cell = (low + _POINTS * np.arange(_POINTS)[:, None]).ravel()
+    below, above = (
+        np.bincount(cell + n, (each * weights).ravel(), _POINTS**2)
+        for n, each in enumerate((1 - share, share))
+    )
+    return (below + above).reshape(_POINTS, _POINTS) / weights.sum()
