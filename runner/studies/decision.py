@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from runner import config, run_config
+from runner.configuration import printing
 from runner.core import console, files, layout, spelling, text
 from runner.errors import ConfigError, RunnerError, VerdictError
-from runner.run_directory import begun, leftovers, session
+from runner.run_directory import begun, data_files, leftovers, session
 from runner.run_directory.run import has_begun
 from runner.run_directory.state import State
 from runner.runs.call import Call
@@ -47,7 +48,7 @@ class Side(NamedTuple):
 
     Attributes:
         given: The argument that names it.
-        name: Its name in the series, which ends in a digest of its values.
+        name: Its name in the series, which ends in a digest of its values and data files.
         experiment: Its experiment.
         gin: Its text in gin.
     """
@@ -117,7 +118,9 @@ def _load(given: str, bindings: Sequence[str]) -> Side:
     if texts.gin is None:
         raise ConfigError(f"{given} cannot be stored as a gin file: {texts.why_not}")
     stem = re.sub(r"[^\w.-]+", "_", Path(given).resolve().name.removesuffix(".gin"))
-    digest = hashlib.sha256(texts.params.encode()).hexdigest()[:6]
+    data = data_files.fingerprints(printing.plain(experiment))
+    values = [texts.params, *sorted(facts["digest"] for facts in data.values())]
+    digest = hashlib.sha256("".join(values).encode()).hexdigest()[:6]
     return Side(given, f"{stem}-{digest}", experiment, texts.gin)
 
 

@@ -152,6 +152,20 @@ def test_an_edited_file_is_another_candidate(series, capsys):
     assert Played.started.count("candidate 0") == 2
 
 
+def test_changed_data_files_are_another_candidate(series, capsys):
+    Played.offsets["candidate"] = 0.1
+    Path("photos").mkdir()
+    Path("photos", "cat.png").write_bytes(b"cat")
+    of_photos = {"gin.ImageData.input_path": "'photos'"}
+    first = decided(series, capsys, **of_photos)
+    assert first[1]["decision"] == 1
+    assert decided(series, capsys, **of_photos) == first
+    Path("photos", "dog.png").write_bytes(b"dog")
+    _, results = decided(series, capsys, **of_photos)
+    assert results["decision"] == 2
+    assert Played.started.count("baseline 0") == Played.started.count("candidate 0") == 2
+
+
 def test_the_budget_of_a_series_is_fixed(series, capsys):
     Played.offsets["candidate"] = 0.1
     decided(series, capsys)
