@@ -131,6 +131,7 @@ def notes(found: Summary) -> list[str]:
         *_folds(found),
         *_missing_metrics(found),
         *_doubles(found),
+        *_data(found),
         *_tests(found),
     ]
 
@@ -317,6 +318,20 @@ def _doubles(found: Summary) -> Iterator[str]:
             "excluded, because other trials have the same values, seed and fold: "
             f"{_numbers(doubles)}"
         )
+
+
+def _data(found: Summary) -> Iterator[str]:
+    """Reports configurations whose data files have changed between their trials."""
+    for one in found.configurations:
+        trials: dict[tuple[tuple[str, str], ...], list[Trial]] = {}
+        for each in one.trials:
+            if each.data:
+                trials.setdefault(tuple(sorted(each.data.items())), []).append(each)
+        if len(trials) > 1:
+            yield (
+                f"warning: data files have changed between the trials of {one.name}: "
+                f"{' and '.join(map(_numbers, trials.values()))} were trained with different files"
+            )
 
 
 def _tests(found: Summary) -> Iterator[str]:

@@ -4,6 +4,7 @@
 the files that every run has.
 """
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -81,6 +82,8 @@ class Trial:
         failures: How often it has ended with exit code 1.
         kills: How often it was killed before it made progress.
         lineage: The trial that it is a copy of, up to a step, or None if it started from scratch.
+        data: A digest of each data file or directory that it was last trained with, by its name in
+            the configuration.
         more: The other contents of trial.json.
     """
 
@@ -101,6 +104,7 @@ class Trial:
     failures: int = 0
     kills: int = 0
     lineage: Lineage | None = None
+    data: Mapping[str, str] = dataclasses.field(default_factory=dict)
     more: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
@@ -208,8 +212,17 @@ def read(folder: Path) -> Trial:
         failures=sum(row["exit_code"] == RunnerError.exit_code for row in run.failures),
         kills=sum(row["exit_code"] < 0 for row in run.failures),
         lineage=lineage,
+        data=_data(run),
         more={name: facts[name] for name in facts.keys() - _FACTS},
     )
+
+
+def _data(run: Run) -> dict[str, str]:
+    with contextlib.suppress(RunnerError, AttributeError, KeyError, TypeError):  # a damaged record
+        if run.attempts:
+            known = run.attempts[-1].get("data") or {}
+            return {name: facts["digest"] for name, facts in known.items()}
+    return {}
 
 
 _FACTS = {"number", "parameters", "seed", "fold", "objective", "lineage"}

@@ -132,6 +132,18 @@ def configuration(trials, name):
     return next(each for each in summary.of(trials).configurations if each.name == name)
 
 
+def test_a_configuration_whose_data_files_have_changed_is_named():
+    before, after = {"photos": "1a"}, {"photos": "2b"}
+    trials = [
+        made(0, 0.1, 0, 0.9, data=before),
+        made(1, 0.1, 1, 0.9, data=after),
+        made(2, 0.2, 0, 0.9, data=after),
+        made(3, 0.2, 1, 0.9, data=after),
+    ]
+    says(notes(trials), "data files changed 0.1: trial 0 trial 1")
+    assert "data files" not in notes(trials[2:])
+
+
 def test_a_diverged_trial_is_as_bad_as_the_worst_of_the_same_evaluations():
     """Trained to 0.8 and 0.82, which fell to 0.6 and 0.62; the diverged one fell from 0.9."""
     trials = [

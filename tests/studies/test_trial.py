@@ -27,7 +27,10 @@ def made(study, number=0, status=None, evaluations=(), attempts=()):
 
 def test_a_trial_is_what_its_folder_says(tmp_path):
     made(tmp_path, status={"state": "done"}, evaluations=[(4, 0.9), (8, 0.8)])
+    record = {"starts": [{"data": {"photos": {"files": 3, "bytes": 9, "digest": "1a2b"}}}]}
+    (tmp_path / layout.TRIALS / "0000-rate=0.1" / layout.RUN).write_text(json.dumps(record))
     (one,) = trial.all_of(tmp_path)
+    assert one.data == {"photos": "1a2b"}
     assert (one.number, one.parameters, one.seed, one.fold) == (0, {"A.rate": 0.1}, 3, None)
     assert (one.state, one.step) == ("done", 8)
     assert (one.best, one.last) == ({"accuracy": 0.9}, {"accuracy": 0.8})
