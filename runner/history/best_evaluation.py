@@ -67,33 +67,39 @@ class Ranking:
         self._begin([])
 
     def _begin(self, rows: Sequence[Evaluation]) -> None:
-        self._rows = list(rows)
+        self._rows: list[Evaluation] = []
         self._order: list[tuple[float, int]] = []  # with the number of the row, ascending
         self._marks: Mapping[str, float] = {}
-        for number, row in enumerate(rows):
-            self._add(number, row)
+        self._extend(rows)
 
     def update(self, rows: Sequence[Evaluation]) -> None:
         """Makes this the ranking of `rows`. Earlier ones may have been removed or changed."""
         known = len(self._rows)
         if rows[:known] != self._rows:
             self._begin(rows)
-            return
-        for number, row in enumerate(rows[known:], start=known):
-            self._rows.append(row)
-            self._add(number, row)
+        else:
+            self._extend(rows[known:])
+
+    def _extend(self, rows: Sequence[Evaluation]) -> None:
+        first = len(self._rows)
+        self._rows += rows
+        keys = [(self._key(number, row), number) for number, row in enumerate(rows, start=first)]
+        placed = [(key, number) for key, number in keys if not math.isnan(key)]
+        if len(placed) == 1:
+            bisect.insort(self._order, placed[0])
+        elif placed:
+            self._order = sorted([*self._order, *placed])
 
     def __iter__(self) -> Iterator[Evaluation]:
         return (self._rows[number] for _, number in self._order)
 
-    def _add(self, number: int, row: Evaluation) -> None:
+    def _key(self, number: int, row: Evaluation) -> float:
+        """Returns what to sort a row by, ascending, or NaN to leave it out."""
         if row.step < self._rule.from_step:
-            return
+            return math.nan
         if len(self._rule.names) > 1:
             better, self._marks = self._watched.better(row, self._marks) or (False, self._marks)
-            if better:  # the last one that was better than all before it is the best
-                self._order.insert(0, (-number, number))
-            return
+            # the last one that was better than all before it is the best
+            return -number if better else math.nan
         value = row.metrics.get(self._rule.metric, math.nan)
-        if not math.isnan(value):
-            bisect.insort(self._order, (-value if self._rule.higher else value, number))
+        return -value if self._rule.higher else value
