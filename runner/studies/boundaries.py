@@ -2,7 +2,7 @@
 
     found = boundaries.fewest(60, effect=0.53, level=0.05)
     found.decide[5]     # after 5 values, a t statistic of this size decides
-    found.ratio         # the expected number of values, for a difference of `effect`
+    found.expected      # how many values are needed on average, for a mean of `effect`
 
 A test looks at its t statistic after each value. It may decide that the mean is not zero, end
 without a decision, or wait for the next value. Of all tests of this kind with the same level and
@@ -118,18 +118,21 @@ class _Problem:
         """Returns the boundaries with the lowest expected cost.
 
         Args:
-            wrong: The cost of a decision if the mean is zero. A value costs 1.
+            wrong: The cost of a decision if the mean is zero. A value costs 1 if the mean is the
+                effect.
             miss: The cost of no decision if the mean is the effect.
         """
         limit, points = len(self._angles), np.arange(_POINTS)
         one, zero = np.ones(_POINTS), np.zeros(_POINTS)
         decide, end = np.full(limit + 1, np.inf), np.full(limit + 1, -1.0)
+        # `outcome` has four rows: the probability of a decision for a mean of zero, that of none for
+        # the effect, and the expected number of further values for both. Weighted by the ratio.
         for n in range(limit, 0, -1):
             ratio = self._ratios[n - 1]
             missed = miss * ratio, np.stack([zero, ratio, zero, zero])
             if n == limit:
                 cost, outcome = missed
-            else:  # if the test waits: decided, missed, values with and without a difference
+            else:  # the test waits
                 step = self._steps[n - 1]
                 cost = ratio + step @ cost
                 outcome = outcome @ step.T + np.stack([zero, zero, one, ratio])
@@ -147,8 +150,10 @@ class _Problem:
                 share = np.clip(points - edge + 0.5, 0, 1)
                 outcome += share * (np.stack([one, zero, zero, zero]) - outcome)
                 cost = np.minimum(cost, wrong)
-        level, missed_, null, expected = (float(each) for each in outcome[:, -1])
-        return Boundaries(decide, end, level, 1 - missed_, 1 + null, 1 + expected)
+        level, none, null, expected = map(float, outcome[:, -1])  # the only state after one value
+        for each in (decide, end):
+            each.setflags(write=False)  # callers share them
+        return Boundaries(decide, end, level, 1 - none, 1 + null, 1 + expected)
 
     def _statistic(self, n: int, point: float) -> float:
         """Returns the t statistic of n values at a point between those of the grid."""

@@ -1,3 +1,4 @@
+import dataclasses
 import math
 
 import numpy as np
@@ -63,7 +64,6 @@ def test_a_higher_maximum_never_needs_more_values():
 
 def test_without_an_early_end_the_level_holds_for_tests_that_continue():
     found = boundaries.fewest(20, 1.0, 0.05, ends=False)
-    found.end[:] = -1.0
-    wrong, _ = simulated(found, 0.0)
+    wrong, _ = simulated(dataclasses.replace(found, end=np.full(21, -1.0)), 0.0)
     assert wrong == share(found.level)
     assert found.level == pytest.approx(0.05, rel=1e-3)
