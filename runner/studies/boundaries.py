@@ -125,8 +125,8 @@ class _Problem:
         limit, points = len(self._angles), np.arange(_POINTS)
         one, zero = np.ones(_POINTS), np.zeros(_POINTS)
         decide, end = np.full(limit + 1, np.inf), np.full(limit + 1, -1.0)
-        # `outcome` has four rows: the probability of a decision for a mean of zero, that of none for
-        # the effect, and the expected number of further values for both. Weighted by the ratio.
+        # `outcome` has four rows: the probabilities of a decision, for a mean of zero, and of none,
+        # for the effect, and the expected numbers of further values, for both.
         for n in range(limit, 0, -1):
             ratio = self._ratios[n - 1]
             missed = miss * ratio, np.stack([zero, ratio, zero, zero])
