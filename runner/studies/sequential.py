@@ -64,7 +64,7 @@ class Test:
     Attributes:
         limit: The maximum number of pairs, at least `LEAST`. The test is tuned for the difference
             that half as many pairs, all trained in advance, would detect with a probability of
-            80 %. It has the same power.
+            80 %. It has the same power, except for very small limits and levels.
         level: The probability of a wrong decision between configurations without a difference, for
             normal differences.
         margin: Differences up to this size do not matter. 0 if every difference matters: then

@@ -218,7 +218,7 @@ def read(folder: Path) -> Trial:
 
 
 def _data(run: Run) -> dict[str, str]:
-    with contextlib.suppress(RunnerError, AttributeError, KeyError, TypeError):  # a damaged record
+    with contextlib.suppress(OSError, RunnerError, AttributeError, KeyError, TypeError):  # damaged
         if run.attempts:
             known = run.attempts[-1].get("data") or {}
             return {name: facts["digest"] for name, facts in known.items()}
