@@ -45,7 +45,8 @@ class TrainStep:
 
     def __call__(self, batch: Any) -> tf.Tensor:
         """Trains on a batch of all replicas. Returns a bool scalar for this worker's replicas."""
-        return self._step(batch)
+        with self._trainer.strategy.scope():  # as when it was traced, or it is traced again
+            return self._step(batch)
 
     def eagerly(self, batch: Any) -> None:
         """Runs the same step in Python, op by op if functions run eagerly, for inspection."""
@@ -69,7 +70,8 @@ class TrainStep:
             self._step = tf.function(self._step_on, autograph=False)
             if not tf.config.functions_run_eagerly():
                 batch = tf.nest.map_structure(lambda part: part.element_spec, trainer.train_dataset)
-                self.graph = self._step.get_concrete_function(batch).graph
+                with tf.variable_creator_scope(_created_at_once):
+                    self.graph = self._step.get_concrete_function(batch).graph
         if self.graph is None:
             optimizers.create_variables(trainer.optimizer, trainer.model)
 
@@ -116,3 +118,10 @@ class TrainStep:
                 bounded |= self._trainer.global_step < begin
             sound &= bounded
         return sound if loss.shape.rank == 0 else tf.reduce_all(sound)
+
+
+def _created_at_once(creator: Callable[..., tf.Variable], **options: Any) -> tf.Variable:
+    """Creates an optimizer's variables without a second trace of the function that needs them."""
+    if tf.executing_eagerly():  # in the function's tf.init_scope
+        options["experimental_enable_variable_lifting"] = False
+    return creator(**options)

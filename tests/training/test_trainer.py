@@ -157,6 +157,19 @@ def test_every_variable_exists_before_the_first_step(tmp_path):
     assert after == slots
 
 
+@pytest.mark.parametrize("kind", ["adam", "adam_experimental"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_each_replica_traces_its_step_once(tmp_path, monkeypatch, strategy, kind):
+    traced = []
+    step = toy.ToyTask.train_step
+    monkeypatch.setattr(toy.ToyTask, "train_step", lambda *a, **k: traced.append(1) or step(*a, **k))
+    chosen = {"trainer": {"optimizer_config": {"optimizer": {"type": kind}}}}
+    trainer = made(tmp_path, STRATEGIES[strategy], chosen)
+    train(trainer, 2)
+    train(trainer, 1)
+    assert len(traced) == trainer.strategy.num_replicas_in_sync
+
+
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_training_metrics_are_means_since_the_last_row(tmp_path, strategy):
     trainer = made(tmp_path, STRATEGIES[strategy], {"trainer": {"summary_interval": 20}})
