@@ -94,6 +94,7 @@ class AspectExtractionTask(aspect_task.AspectTask):
             tags = term_tags.of_examples(examples, *parts)
         first = term_tags.firsts(examples)
 
+        @tf.autograph.experimental.do_not_convert
         def load(index: tf.Tensor) -> tuple[aspect_features.Features, Labels]:
             left, aspect, right = (tf.gather(part, index) for part in parts)
             before, within, after = (tf.gather(part, index) for part in tags)
@@ -109,6 +110,7 @@ class AspectExtractionTask(aspect_task.AspectTask):
         place = inputs.place if params.is_training else inputs.in_order
         return place(len(examples), load, config=params, input_context=input_context)
 
+    @tf.autograph.experimental.do_not_convert
     def build_losses(
         self,
         labels: Labels,
@@ -152,6 +154,7 @@ class AspectExtractionTask(aspect_task.AspectTask):
             term_tags.SpanF1("ate_f1"),
         ]
 
+    @tf.autograph.experimental.do_not_convert
     def process_metrics(
         self,
         metrics: Sequence[tf_keras.metrics.Metric],

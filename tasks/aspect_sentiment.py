@@ -74,6 +74,7 @@ class AspectSentimentTask(aspect_task.AspectTask):
                 whole = tf.constant([example.sentence for example in examples])
                 encoded.append(aspect_features.around(whole, *encoded[:2]))
 
+        @tf.autograph.experimental.do_not_convert
         def load(index: tf.Tensor) -> tuple[aspect_features.Features, tf.Tensor]:
             parts = [tf.gather(part, index) for part in encoded]
             return self.reader.features(*parts), tf.gather(labels, index)
@@ -81,6 +82,7 @@ class AspectSentimentTask(aspect_task.AspectTask):
         place = inputs.place if params.is_training else inputs.in_order
         return place(len(examples), load, config=params, input_context=input_context)
 
+    @tf.autograph.experimental.do_not_convert
     def build_losses(
         self,
         labels: tf.Tensor,

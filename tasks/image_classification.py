@@ -123,6 +123,7 @@ class ImageClassificationTask(base_task.Task):
             )
         return image_data.dataset(examples, params, input_context)
 
+    @tf.autograph.experimental.do_not_convert
     def build_losses(
         self,
         labels: tf.Tensor,
@@ -160,6 +161,7 @@ class ImageClassificationTask(base_task.Task):
         ]
         return cheap if training else [*cheap, *self._validation_metrics()]
 
+    @tf.autograph.experimental.do_not_convert
     def process_metrics(
         self,
         metrics: Sequence[tf_keras.metrics.Metric],

@@ -119,6 +119,7 @@ class QuestionAnsweringTask(base_task.Task):
             number=0 if params.is_training else self._number(params),
         )
 
+    @tf.autograph.experimental.do_not_convert
     def build_losses(
         self,
         labels: Features,

@@ -71,6 +71,8 @@ class _Ahead:
 
     def convert(self, function: types.FunctionType, *, follow: bool = True) -> None:
         """Converts a function and, with `follow`, the functions that it calls."""
+        if api.is_autograph_artifact(function):  # decorated as not to be converted
+            return
         if function.__code__ in self._seen or conversion.is_allowlisted(function):
             return
         self._seen.add(function.__code__)

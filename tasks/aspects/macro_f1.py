@@ -22,6 +22,7 @@ class MacroF1(tf_keras.metrics.Metric):
             "confusion", shape=[classes, classes], initializer="zeros"
         )
 
+    @tf.autograph.experimental.do_not_convert
     def update_state(
         self, y_true: tf.Tensor, y_pred: tf.Tensor, sample_weight: tf.Tensor | None = None
     ) -> None:
@@ -41,6 +42,7 @@ class MacroF1(tf_keras.metrics.Metric):
         )
         self._confusion.assign_add(matrix)
 
+    @tf.autograph.experimental.do_not_convert
     def result(self) -> tf.Tensor:
         """A scalar in [0, 1]."""
         hits = tf.linalg.diag_part(self._confusion)

@@ -96,6 +96,7 @@ class SpanF1(tf_keras.metrics.Metric):
         names = ("correct", "predicted", "labelled")
         self._counts = {each: self.add_weight(each, initializer="zeros") for each in names}
 
+    @tf.autograph.experimental.do_not_convert
     def update_state(
         self, y_true: tf.Tensor, y_pred: tf.Tensor, sample_weight: tf.Tensor | None = None
     ) -> None:
@@ -114,6 +115,7 @@ class SpanF1(tf_keras.metrics.Metric):
         for name, each in zip(self._counts, (correct, found, begins), strict=True):
             self._counts[name].assign_add(tf.reduce_sum(tf.cast(each, tf.float32) * weight))
 
+    @tf.autograph.experimental.do_not_convert
     def result(self) -> tf.Tensor:
         """A scalar in [0, 1]."""
         counts = self._counts

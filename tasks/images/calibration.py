@@ -88,6 +88,7 @@ class Mean(Sums):
         self._number = number
         self._of_all = of_all
 
+    @tf.autograph.experimental.do_not_convert
     def update_state(self, labels: tf.Tensor, logits: tf.Tensor) -> None:
         """Adds a batch."""
         counts = tf.ones_like(labels, tf.bool) if self._of_all else labels >= 0
@@ -99,6 +100,7 @@ class Mean(Sums):
         """Whether there are any examples."""
         return self.sums[1] > 0
 
+    @tf.autograph.experimental.do_not_convert
     def result(self) -> tf.Tensor:
         """A scalar, 0 without examples."""
         return tf.math.divide_no_nan(self.sums[0], self.sums[1])
@@ -114,6 +116,7 @@ class Reliability(Sums):
     def __init__(self, name: str = "reliability") -> None:
         super().__init__(name, (RELIABILITY_BINS, 3))
 
+    @tf.autograph.experimental.do_not_convert
     def update_state(self, labels: tf.Tensor, logits: tf.Tensor) -> None:
         """Adds a batch."""
         sure = confidence(labels, logits)
@@ -128,6 +131,7 @@ class Reliability(Sums):
         """Whether there is an example with a known class."""
         return tf.reduce_sum(self.sums[:, 0]) > 0
 
+    @tf.autograph.experimental.do_not_convert
     def result(self) -> tf.Tensor:
         """The sums, [15, 3]."""
         return tf.convert_to_tensor(self.sums)
@@ -142,6 +146,7 @@ class ExpectedCalibrationError(Reliability):
     def __init__(self, name: str = "expected_calibration_error") -> None:
         super().__init__(name)
 
+    @tf.autograph.experimental.do_not_convert
     def result(self) -> tf.Tensor:
         """A scalar, 0 without examples."""
         count, sure, right = tf.unstack(self.sums, axis=1)
@@ -160,6 +165,7 @@ class ConfusionMatrix(Sums):
         super().__init__(name, (classes, classes))
         self._classes = classes
 
+    @tf.autograph.experimental.do_not_convert
     def update_state(self, labels: tf.Tensor, logits: tf.Tensor) -> None:
         """Adds a batch."""
         taken = tf.argmax(logits, axis=-1, output_type=labels.dtype)
@@ -173,6 +179,7 @@ class ConfusionMatrix(Sums):
         """Whether there is an example with a known class."""
         return tf.reduce_sum(self.sums) > 0
 
+    @tf.autograph.experimental.do_not_convert
     def result(self) -> tf.Tensor:
         """The counts, [classes, classes]."""
         return tf.convert_to_tensor(self.sums)

@@ -209,6 +209,7 @@ def _training(
     if config.augment.augmix:
         _expect_scaled(examples, "augment.augmix")
 
+    @tf.autograph.experimental.do_not_convert
     def augment(
         batch: tuple[tf.Tensor, tf.Tensor], seeds: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:

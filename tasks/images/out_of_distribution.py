@@ -27,6 +27,7 @@ class _Detection(calibration.Sums):
     def __init__(self, name: str) -> None:
         super().__init__(name, (2, _BINS))
 
+    @tf.autograph.experimental.do_not_convert
     def update_state(self, labels: tf.Tensor, logits: tf.Tensor) -> None:
         """Adds a batch."""
         steps = tf.math.floor((_log_odds(logits) - _LOWEST) / _STEP)
@@ -51,6 +52,7 @@ class DetectionAUROC(_Detection):
     def __init__(self, name: str = "ood_auroc") -> None:
         super().__init__(name)
 
+    @tf.autograph.experimental.do_not_convert
     def result(self) -> tf.Tensor:
         """A scalar, 0 if either kind is missing."""
         known, unknown = tf.unstack(self.sums)
@@ -65,6 +67,7 @@ class DetectionAUPRC(_Detection):
     def __init__(self, name: str = "ood_auprc") -> None:
         super().__init__(name)
 
+    @tf.autograph.experimental.do_not_convert
     def result(self) -> tf.Tensor:
         """A scalar, 0 if there are no examples of unknown classes."""
         _, unknown = tf.unstack(self.sums)

@@ -28,6 +28,7 @@ class Span(NamedTuple):
     none: tf.Tensor
 
 
+@tf.autograph.experimental.do_not_convert
 def best(logits: tf.Tensor, longest: int) -> Span:
     """Finds the span with the highest score, which is the window's most probable one.
 

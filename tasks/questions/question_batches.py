@@ -41,6 +41,7 @@ def dataset(
     with tf.device("cpu:0"):  # the input pipeline runs there
         rows = None if table is None else tf.constant(table)
 
+    @tf.autograph.experimental.do_not_convert
     def load(index: tf.Tensor) -> tuple[Columns, Columns]:
         features = {"question": asked.padded(index), "context": told.padded(index)}
         if rows is not None:

@@ -162,7 +162,9 @@ def test_every_variable_exists_before_the_first_step(tmp_path):
 def test_each_replica_traces_its_step_once(tmp_path, monkeypatch, strategy, kind):
     traced = []
     step = toy.ToyTask.train_step
-    monkeypatch.setattr(toy.ToyTask, "train_step", lambda *a, **k: traced.append(1) or step(*a, **k))
+    monkeypatch.setattr(
+        toy.ToyTask, "train_step", lambda *a, **k: traced.append(1) or step(*a, **k)
+    )
     chosen = {"trainer": {"optimizer_config": {"optimizer": {"type": kind}}}}
     trainer = made(tmp_path, STRATEGIES[strategy], chosen)
     train(trainer, 2)
