@@ -35,10 +35,37 @@ def multiply_adds(graph: tf.Graph) -> int:
         UncountableError: a required shape or count is not fixed or not visible. The message names
             it.
     """
+    traced = _traced_multiply_adds(graph, range(len(graph.outputs)))
+    if traced is not None:
+        return traced
     with tf.Graph().as_default():
         arguments = [_stand_in(argument, argument.shape) for argument in graph.inputs]
         work, _ = _Expansion().call(graph, arguments, range(len(graph.outputs)))
     return work
+
+
+def _traced_multiply_adds(graph: tf.Graph, wanted: Iterable[int]) -> int | None:
+    """Returns the multiply-adds for the given outputs and the side effects, from traced shapes.
+
+    None if a traced shape is not fixed, or if there is a loop. Copying the function, which then
+    finds out more, takes 0.3 ms per operation.
+    """
+    operations, used = _needed(graph, [graph.outputs[index] for index in wanted])
+    total = 0
+    for op in operations:
+        bodies = _functions(op)
+        if bodies and op.type not in _CALLS + _BRANCHES:
+            return None
+        results = _indices(op.outputs, used)
+        ways = [_traced_multiply_adds(body, results) for body in bodies]
+        try:
+            ways = ways or [ops.multiply_adds(op)]
+        except ops.UncountableError:
+            return None
+        if None in ways:
+            return None
+        total += max(way for way in ways if way is not None)
+    return total
 
 
 class _Expansion:
