@@ -33,8 +33,8 @@ def _load() -> None:
         with contextlib.suppress(LookupError):
             task = task_factory.get_task_cls(type(made.task))
             autograph.convert(task, _IN_GRAPH, ("build_metrics",))
-    autograph.keep_sources(user_code.loaded())
-    garbage.freeze()
+        autograph.keep_sources(user_code.loaded())
+        garbage.freeze()
 
 
 if ARGUMENTS in os.environ:
