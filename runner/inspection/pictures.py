@@ -1,13 +1,13 @@
 """Reads images that a task logged after its evaluations from TensorBoard events. No TensorFlow."""
 
 import base64
-import struct
 from collections.abc import Iterator
 from pathlib import Path
 
 from tensorboard.compat.proto import event_pb2
 
 from runner.core import layout
+from runner.reporting import event_records
 
 _LARGEST = 64 << 20  # bytes. Larger event files are skipped
 _MOST, _PNG = 6, b"\x89PNG"
@@ -30,15 +30,11 @@ def of(folder: Path) -> list[tuple[str, int, str]]:
 
 
 def _pictures(content: bytes) -> Iterator[tuple[str, int, bytes]]:
-    """Yields images from a file of records: length (8 bytes), checksum (4), data, checksum (4)."""
+    """Yields images from the content of an event file."""
     if _PNG not in content:
         return
-    at = 0
-    while at + 12 <= len(content):
-        (length,) = struct.unpack_from("<Q", content, at)
-        data = content[at + 12 : at + 12 + length]
-        at += 16 + length
-        if _PNG not in data or len(data) < length:
+    for data in event_records.read(content):
+        if _PNG not in data:
             continue
         try:
             event = event_pb2.Event.FromString(data)

@@ -1,14 +1,14 @@
 """Transfers a task's `tf.summary` output to the run's event files."""
 
 import contextlib
-import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import tensorflow as tf
-from tensorboard.backend.event_processing import event_file_loader
 from tensorboard.compat.proto import event_pb2
+
+from runner.reporting import event_records
 
 
 class Summaries:
@@ -41,21 +41,23 @@ class Taken(Summaries):
 
     TensorBoard follows one growing file in a directory, so TensorFlow must not write a second one
     there. Instead, it writes to a temporary file that is already unlinked and is emptied when read.
+    The writer keeps its position, so the emptied file begins with a hole.
     """
 
     def __init__(self) -> None:
         with tempfile.TemporaryDirectory(prefix="runner-") as scratch:
             super().__init__(tf.summary.create_file_writer(scratch))
             (path,) = Path(scratch).iterdir()
-            self._reader = event_file_loader.RawEventFileLoader(str(path))
-            self._file = path.open("r+b")
+            self._file = path.open("r+b", buffering=0)
+        self._read = 0  # bytes
         self.take()  # the file's version
 
     def take(self) -> Sequence[event_pb2.Event]:
         """Returns the events since the last call, in order."""
         self._writer.flush()
-        if not os.fstat(self._file.fileno()).st_size:
-            return ()
-        events = [event_pb2.Event.FromString(record) for record in self._reader.Load()]
-        self._file.truncate(0)  # the writer keeps its position, so the file starts with a hole
+        self._file.seek(self._read)
+        content = self._file.read()
+        self._file.truncate(0)
+        self._read += len(content)
+        events = map(event_pb2.Event.FromString, event_records.read(content))
         return [event for event in events if event.HasField("summary")]
