@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
+from runner.core import checksum
 from runner.errors import RunnerError
 from runner.internals import checkpoint_keys
 
@@ -26,7 +27,6 @@ _TYPES: dict[int, Any] = {
     **{18: np.complex128, 19: np.float16, 22: np.uint32, 23: np.uint64},
     **{24: ml_dtypes.float8_e5m2, 25: ml_dtypes.float8_e4m3fn},
 }  # by the number in types.proto (other types are read as bytes)
-_MASK = 0xA282EAD8  # TensorFlow adds this to a checksum
 
 
 class DamagedError(RunnerError):
@@ -101,12 +101,9 @@ class Bundle:
 
     def is_changed(self, name: str) -> bool:
         """Whether a tensor's bytes differ from those that were saved, according to the checksum."""
-        import google_crc32c
-
-        checksum = google_crc32c.value(bytes(self.raw(name)))
-        rotated = ((checksum >> 15) | (checksum << 17)) & 0xFFFFFFFF
-        is_text = self._entries[name].kind == _STRING  # its checksum is computed differently
-        return not is_text and (rotated + _MASK) & 0xFFFFFFFF != self._entries[name].checksum
+        entry = self._entries[name]
+        is_text = entry.kind == _STRING  # its checksum is computed differently
+        return not is_text and checksum.masked(bytes(self.raw(name))) != entry.checksum
 
     def read(self, name: str) -> np.ndarray:
         """Reads a tensor. For a string, its bytes as numbers.

@@ -1,13 +1,23 @@
-"""Reads the records of event files. No TensorFlow.
+"""Packs and reads the records of event files. No TensorFlow.
 
-TensorBoard's own reader takes a fifth of a second to import. The format is that of TFRecord files:
-length (8 bytes), checksum of the length (4), data, checksum of the data (4).
+The format is that of TFRecord files: length (8 bytes), checksum of the length (4), data, checksum
+of the data (4). TensorBoard's own functions for it compute the checksum in Python, byte by byte,
+and import half a second of other modules.
 """
 
 import struct
 from collections.abc import Iterator
 
+from runner.core import checksum
+
 _HEADER, _FOOTER = 12, 4  # bytes
+
+
+def packed(data: bytes) -> bytes:
+    """Returns a record."""
+    length = struct.pack("<Q", len(data))
+    sums = [struct.pack("<I", checksum.masked(each)) for each in (length, data)]
+    return length + sums[0] + data + sums[1]
 
 
 def read(content: bytes) -> Iterator[bytes]:

@@ -4,6 +4,8 @@ The row contains the changed configuration values, how the run ended, and the be
 metrics. TensorBoard adds the last point of every chart in the subdirectories, including those of
 evaluators. No columns are declared: TensorBoard would read only the declaration of one run, but
 without any it collects the columns of all runs.
+
+The messages are made here, because TensorBoard's functions for it import half a second of modules.
 """
 
 import contextlib
@@ -12,8 +14,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tensorboard.compat.proto import summary_pb2
-from tensorboard.plugins.hparams import api_pb2, metadata, plugin_data_pb2, summary_v2
+from google.protobuf.message import Message
+from tensorboard.compat.proto import summary_pb2, tensor_pb2, tensor_shape_pb2, types_pb2
+from tensorboard.plugins.hparams import api_pb2, plugin_data_pb2
 
 from runner.config import Experiment
 from runner.configuration import printing
@@ -22,6 +25,12 @@ from runner.history import records
 from runner.reporting import tensorboard
 
 _SUFFIX = ".hparams"  # of the event file's name
+_EMPTY = tensor_pb2.TensorProto(
+    dtype=types_pb2.DT_FLOAT,
+    tensor_shape=tensor_shape_pb2.TensorShapeProto(
+        dim=[tensor_shape_pb2.TensorShapeProto.Dim(size=0)]
+    ),
+)
 
 
 class Session:
@@ -37,7 +46,11 @@ class Session:
         for old in model_dir.glob(f"events.out.tfevents.*{_SUFFIX}"):
             files.remove(old)
         self._board = tensorboard.TensorBoard(model_dir, suffix=_SUFFIX)
-        self._board.add(0, summary_v2.hparams_pb(values, trial_id=""))  # a separate group
+        begin = plugin_data_pb2.SessionStartInfo(start_time_secs=time.time())  # a separate group
+        for name, value in values.items():
+            kind = {bool: "bool_value", str: "string_value"}.get(type(value), "number_value")
+            setattr(begin.hparams[name], kind, value)
+        self._add("session_start_info", begin)
         self._board.flush()
 
     def best(self, row: records.Evaluation | None) -> None:
@@ -51,12 +64,14 @@ class Session:
             status=api_pb2.STATUS_SUCCESS if succeeded else api_pb2.STATUS_FAILURE,
             end_time_secs=time.time(),
         )
-        data = plugin_data_pb2.HParamsPluginData(session_end_info=end)
-        value = summary_pb2.Summary.Value(
-            tag=metadata.SESSION_END_INFO_TAG,
-            metadata=metadata.create_summary_metadata(data),
-            tensor=metadata.NULL_TENSOR,
-        )
+        self._add("session_end_info", end)
+
+    def _add(self, field: str, message: Message) -> None:
+        data = plugin_data_pb2.HParamsPluginData(**{field: message})
+        about = summary_pb2.SummaryMetadata()
+        about.plugin_data.plugin_name = "hparams"
+        about.plugin_data.content = data.SerializeToString()
+        value = summary_pb2.Summary.Value(tag=f"_hparams_/{field}", metadata=about, tensor=_EMPTY)
         self._board.add(0, summary_pb2.Summary(value=[value]))
 
     def close(self) -> None:

@@ -14,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 from tensorboard.compat.proto import event_pb2, summary_pb2
-from tensorboard.summary.writer import record_writer
 
 from runner.core import closing, files
 from runner.errors import RunnerError
+from runner.reporting import event_records
 from runner.reporting.writers import Writers
 
 SHARED_TAGS = {"training_loss": "loss", "validation_loss": "loss"}
@@ -124,7 +124,6 @@ class _EventFile:
         self.path = folder / f"events.out.tfevents.{which}{suffix}"
         self._lock = threading.Lock()
         self._waiting = io.BytesIO()
-        self._records = record_writer.RecordWriter(self._waiting)
         with files.naming(self.path):
             self._file = self.path.open("xb")
         self.write(event_pb2.Event(wall_time=time.time(), file_version="brain.Event:2"))
@@ -134,7 +133,7 @@ class _EventFile:
     def write(self, event: event_pb2.Event) -> None:
         """Adds an event to the buffer in memory."""
         with self._lock:
-            self._records.write(event.SerializeToString())
+            self._waiting.write(event_records.packed(event.SerializeToString()))
 
     def show(self) -> None:
         """Passes all buffered events to the operating system."""

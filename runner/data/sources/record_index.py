@@ -141,9 +141,3 @@ def _crc_of_numbers(numbers: np.ndarray) -> np.ndarray:
 def _masked(crc: np.ndarray) -> np.ndarray:
     """Returns a checksum as TFRecord files store it."""
     return ((crc >> np.uint32(15)) | (crc << np.uint32(17))) + np.uint32(0xA282EAD8)
-
-
-def is_stored(crc: int, footer: bytes) -> bool:
-    """Returns whether the checksum of a record's data matches the stored one."""
-    masked = (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
-    return masked == int.from_bytes(footer, "little")

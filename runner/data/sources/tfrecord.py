@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
-import google_crc32c
 import numpy as np
 import tensorflow as tf
 
+from runner.core import checksum
 from runner.data.sources import record_index
 from runner.data.sources.source import DamagedExampleError, Shard, Source
 from runner.errors import ConfigError
@@ -56,7 +56,7 @@ class TFRecords(Source):
                 record, footer = data[record_index.HEADER : -record_index.FOOTER], data[-4:]
                 if len(data) < end - begin:
                     wrong = "the file has become shorter"
-                elif not record_index.is_stored(google_crc32c.value(record), footer):
+                elif checksum.masked(record) != int.from_bytes(footer, "little"):
                     wrong = "its checksum is wrong"
                 else:
                     records[number] = record
