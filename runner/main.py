@@ -148,7 +148,7 @@ def _run(command: Command, stop: signals.Stop, ending: exit_messages.Ending) -> 
             ending.model_dir = folder
             if begun.bindings(folder):
                 experiment = _load(command)
-        garbage.freeze()  # exclude the imported objects from later collections
+        garbage.freeze()  # before the first collection, which would search all imported objects
     autograph.keep_sources(user_code.loaded())
     if printed:
         _print(command, experiment)

@@ -1,8 +1,8 @@
 """Packs and reads the records of event files. No TensorFlow.
 
-The format is that of TFRecord files: length (8 bytes), checksum of the length (4), data, checksum
-of the data (4). TensorBoard's own functions for it compute the checksum in Python, byte by byte,
-and import half a second of other modules.
+A record has the format of TFRecord files: length (8 bytes), checksum of the length (4), data,
+checksum of the data (4). TensorBoard's own functions are slow to import, and its writer computes
+the checksums byte by byte in Python.
 """
 
 import struct

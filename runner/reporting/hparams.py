@@ -5,7 +5,7 @@ metrics. TensorBoard adds the last point of every chart in the subdirectories, i
 evaluators. No columns are declared: TensorBoard would read only the declaration of one run, but
 without any it collects the columns of all runs.
 
-The messages are made here, because TensorBoard's functions for it import half a second of modules.
+This module builds the messages itself, because TensorBoard's functions for them are slow to import.
 """
 
 import contextlib
@@ -48,8 +48,12 @@ class Session:
         self._board = tensorboard.TensorBoard(model_dir, suffix=_SUFFIX)
         begin = plugin_data_pb2.SessionStartInfo(start_time_secs=time.time())  # a separate group
         for name, value in values.items():
-            kind = {bool: "bool_value", str: "string_value"}.get(type(value), "number_value")
-            setattr(begin.hparams[name], kind, value)
+            if isinstance(value, bool):
+                begin.hparams[name].bool_value = value
+            elif isinstance(value, str):
+                begin.hparams[name].string_value = value
+            else:
+                begin.hparams[name].number_value = value
         self._add("session_start_info", begin)
         self._board.flush()
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from runner.core import checksum
 from runner.data.sources import number_files
 from runner.errors import ConfigError
 
@@ -66,7 +67,7 @@ def _built(path: Path, facts: os.stat_result) -> np.ndarray:
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
     head = np.frombuffer(heads, np.dtype([("length", "<u8"), ("sum", "<u4")]))
-    wrong = np.flatnonzero(_masked(_crc_of_numbers(head["length"])) != head["sum"])
+    wrong = np.flatnonzero(checksum.mask(_crc_of_numbers(head["length"])) != head["sum"])
     if len(wrong):
         at = offsets[wrong[0]]
         raise ConfigError(f"{path}: record {wrong[0]:,}, at byte {at:,}, has a wrong checksum")
@@ -136,8 +137,3 @@ def _crc_of_numbers(numbers: np.ndarray) -> np.ndarray:
     for column in octets.T:
         crc = table[(crc ^ column) & 0xFF] ^ (crc >> np.uint32(8))
     return crc ^ np.uint32(0xFFFFFFFF)
-
-
-def _masked(crc: np.ndarray) -> np.ndarray:
-    """Returns a checksum as TFRecord files store it."""
-    return ((crc >> np.uint32(15)) | (crc << np.uint32(17))) + np.uint32(0xA282EAD8)
