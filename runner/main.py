@@ -16,7 +16,7 @@ from runner.core import installation, layout, signals, streams
 from runner.core.console import Lines, announce, flush
 from runner.devices import garbage, worker_heartbeat
 from runner.errors import RunnerError
-from runner.internals import standard_library
+from runner.internals import lazy_imports, standard_library
 from runner.run_directory import begun
 from runner.runs.call import Call, Results
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # it loads TensorFlow
 
 def console() -> NoReturn:
     """Runs the command as its entry point."""
+    lazy_imports.begin()
     streams.keep()
     signals.end_with_parent()
     worker_heartbeat.begin()

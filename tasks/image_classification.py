@@ -14,7 +14,6 @@ from official.core import config_definitions as cfg
 from runner.errors import ConfigError
 from tasks.images import (
     calibration,
-    classification_pictures,
     image_data,
     image_examples,
     image_models,
@@ -224,6 +223,8 @@ class ImageClassificationTask(base_task.Task):
         Returns:
             uint8 images [height, width, 3], by name.
         """
+        from tasks.images import classification_pictures  # loads Matplotlib, so only to draw
+
         drawn = {}
         if (counts := results.get("confusion_matrix")) is not None:
             names = self._train_examples().class_names

@@ -10,6 +10,7 @@ import sys
 
 from runner.core import user_code
 from runner.devices import garbage
+from runner.internals import lazy_imports
 from runner.studies.warm import ARGUMENTS
 
 _IN_GRAPH = ("train_step", "validation_step", "inference_step", "build_losses", "process_metrics")
@@ -18,6 +19,7 @@ _IN_GRAPH = ("train_step", "validation_step", "inference_step", "build_losses", 
 def _load() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.path.insert(0, os.getcwd())  # noqa: PTH109, as for a command
+    lazy_imports.begin()
     with garbage.uncollected():
         from official.core import task_factory
 
@@ -33,6 +35,8 @@ def _load() -> None:
         with contextlib.suppress(LookupError):
             task = task_factory.get_task_cls(type(made.task))
             autograph.convert(task, _IN_GRAPH, ("build_metrics",))
+            if hasattr(task, "pictures"):
+                import matplotlib.figure  # noqa: F401, draws them
         autograph.keep_sources(user_code.loaded())
         garbage.freeze()
 

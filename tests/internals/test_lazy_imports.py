@@ -1,0 +1,87 @@
+"""Lazy imports change when modules of other libraries are loaded, and nothing else."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from runner.internals import lazy_imports
+
+RARELY_USED = {"matplotlib", "sklearn", "scipy.stats", "scipy.ndimage", "tensorflow_datasets.core"}
+BEGIN = "from runner.internals import lazy_imports; lazy_imports.begin()"
+LIBRARIES = "import tensorflow as tf; import official.core; import keras"
+
+TRAIN_STEPS = "--gin.TrainerConfig.train_steps=2"
+
+IMPORTED = """
+import json, sys
+imported = list(sys.modules)
+"""
+IN_THREADS = """
+import threading
+gate, found = threading.Barrier(8), []
+def look():
+    gate.wait()
+    found.append(keras.wrappers.SKLearnClassifier)
+threads = [threading.Thread(target=look) for _ in range(8)]
+[each.start() for each in threads]
+[each.join() for each in threads]
+assert len(found) == 8 and len(set(found)) == 1, found
+"""
+USED = """
+import importlib, inspect
+def described(module):
+    try:
+        module.no_such_name
+    except AttributeError as error:
+        missing = str(error)
+    names = sorted(set(vars(module)) - {'__builtins__', '__warningregistry__'})
+    return names, missing, module.__file__, repr(module), type(module.__spec__.loader).__name__
+from sklearn.base import BaseEstimator
+assert issubclass(keras.wrappers.SKLearnClassifier, BaseEstimator)
+assert tf.keras.visualization.plot_image_gallery is keras.visualization.plot_image_gallery
+assert tf.compat.v1.compat.v1.Session is tf.compat.v1.Session
+assert inspect.getsource(keras.visualization.plot_image_gallery).startswith('@')
+print(json.dumps([imported, {name: described(importlib.import_module(name)) for name in LAZY}]))
+"""
+
+
+def run(*program):
+    names = f"LAZY = {sorted(lazy_imports.LAZY)!r}"
+    process = subprocess.run(
+        [sys.executable, "-c", "\n".join([names, *program])], capture_output=True, text=True
+    )
+    assert not process.returncode, process.stderr[-3000:]
+    return json.loads(process.stdout)
+
+
+@pytest.fixture(scope="module")
+def eager():
+    """What a program sees that uses the libraries without the runner."""
+    return run(LIBRARIES, IMPORTED, IN_THREADS, USED)
+
+
+def test_modules_are_loaded_when_first_used_and_are_then_the_same(eager):
+    imported, modules = run(BEGIN, LIBRARIES, IMPORTED, IN_THREADS, USED)
+    assert set(eager[0]) >= RARELY_USED
+    assert not RARELY_USED & set(imported)
+    assert modules == eager[1]
+
+
+def test_libraries_that_were_imported_before_stay_as_they_are(eager):
+    assert run(LIBRARIES, BEGIN, IMPORTED, IN_THREADS, USED)[1] == eager[1]
+
+
+def test_a_command_that_trains_loads_none_of_them(tmp_path):
+    flags = ["--mode=train", "--gin_file=digits.gin", "--model_dir", tmp_path, TRAIN_STEPS]
+    process = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "runner", *flags],
+        capture_output=True,
+        text=True,
+    )
+    assert not process.returncode, process.stderr[-3000:]
+    imported = set(re.findall(r"^import time: .* ([\w.]+)$", process.stderr, re.MULTILINE))
+    assert "official.core.base_task" in imported
+    assert not RARELY_USED & imported
