@@ -27,7 +27,7 @@ class Event:
         time: When it happened, in seconds since the epoch.
         kind: `start`, `kill`, `end`, `save`, `evaluation`, `decision` or `test`.
         said: Its description.
-        at: Its position on the plot, 0 to 1.
+        at: Its position on the plot, 0 to 1, if it is drawn there.
     """
 
     time: float
@@ -66,19 +66,20 @@ def of(run: Run) -> Timeline:
     starts = run.time.starts
     events = sorted([*_starts(starts), *_rows(run), *_saves(run)], key=lambda event: event.time)
     axis = _Axis(starts)
-    placed = [dataclasses.replace(each, at=axis.place(each.time)) for each in events]
-    marks: dict[tuple[str, int], Event] = {}
-    for each in placed:
-        if starts and each.kind not in ("start", "end"):
-            marks[each.kind, round(each.at * _MARKS)] = each
-    few = placed
-    if len(placed) > _ROWS:  # the plot and the files still have all of them
-        few = [each for each in placed if each.kind not in ("save", "evaluation")][:_ROWS]
+    marks: dict[tuple[str, int], tuple[float, Event]] = {}
+    for each in events if starts else ():
+        if each.kind not in ("start", "end"):
+            at = axis.place(each.time)
+            marks[each.kind, round(at * _MARKS)] = at, each
+    drawn = [dataclasses.replace(each, at=at) for at, each in marks.values()]
+    few = events
+    if len(events) > _ROWS:  # the plot and the files still have all of them
+        few = [each for each in events if each.kind not in ("save", "evaluation")][:_ROWS]
     bars = [
         Bar(axis.place(each.began), axis.place(each.ended), each.state, _about(n, each))
         for n, each in enumerate(starts, 1)
     ]
-    return Timeline(bars, list(marks.values()), few, len(placed) - len(few))
+    return Timeline(bars, drawn, few, len(events) - len(few))
 
 
 def stamp(seconds: float) -> str:
