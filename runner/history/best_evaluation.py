@@ -62,6 +62,7 @@ class Ranking:
 
     def __init__(self, rule: BestRule) -> None:
         self._rule = rule
+        self._has_several = len(rule.names) > 1
         higher, lower = ((rule.metric,), ()) if rule.higher else ((), (rule.metric,))
         self._watched = Watched((*higher, *rule.or_higher), (*lower, *rule.or_lower))
         self._begin([])
@@ -97,7 +98,7 @@ class Ranking:
         """Returns what to sort a row by, ascending, or NaN to leave it out."""
         if row.step < self._rule.from_step:
             return math.nan
-        if len(self._rule.names) > 1:
+        if self._has_several:
             better, self._marks = self._watched.better(row, self._marks) or (False, self._marks)
             # the last one that was better than all before it is the best
             return -number if better else math.nan

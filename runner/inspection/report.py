@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from runner.core import console, files, layout, text
+from runner.devices import garbage
 from runner.errors import ConfigError
-from runner.inspection import run_page, several_page, study_page
+from runner.inspection import run_page, several_page
 from runner.run_directory.run import Run, has_begun
 from runner.runs.call import Results
 
@@ -29,10 +30,11 @@ def report(
     while True:
         began = time.perf_counter()
         refresh = int(watch)
-        if runs:
-            html, ended = _several(runs, refresh=refresh)
-        else:
-            html, ended = _page(folder, refresh=refresh)
+        with garbage.uncollected():  # reading many rows leaves none
+            if runs:
+                html, ended = _several(runs, refresh=refresh)
+            else:
+                html, ended = _page(folder, refresh=refresh)
         files.write_text(target, html)
         seconds = time.perf_counter() - began
         if ended or not watch:
@@ -48,6 +50,8 @@ def report(
 def _page(folder: Path, *, refresh: int) -> tuple[str, bool]:
     """Returns the page about a directory, and whether its run or study has ended."""
     if layout.is_study(folder):
+        from runner.inspection import study_page  # loads SciPy
+
         return study_page.render(folder, refresh=refresh)
     _check(folder)
     run = Run(folder, strict=False)

@@ -6,7 +6,7 @@ The time between two attempts is drawn short, however long it was. No TensorFlow
 import contextlib
 import dataclasses
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from runner.core import text
@@ -132,10 +132,9 @@ def _starts(starts: Sequence[goodput.Start]) -> Iterator[Event]:
 
 
 def _rows(run: Run) -> Iterator[Event]:
-    rows: Iterable[tuple[str, records.Record]] = [("", row) for row in run.history]
-    others = [(name, row) for name, found in run.evaluators.items() for row in found]
-    for source, row in [*rows, *others]:
-        yield _event(row, f" by {source}" if source else "")
+    for source, found in {"": run.history, **run.evaluators}.items():
+        by = f" by {source}" if source else ""
+        yield from (_event(row, by) for row in found)
 
 
 def _event(row: Any, by: str) -> Event:
