@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-NAMES = ["mnv2_deeplabv3_pascal", "bert/pretraining"]  # one of each program
+NAMES = ["seg_resnetfpn_pascal", "bert/pretraining"]  # one of each program
 RUN = f"""
 import runpy
 from scripts.model_garden import programs

@@ -30,7 +30,7 @@ SIDES = {"there": IMPORT, "here": REPLACED}
 LIBRARIES = {IMPORT: "official.core.train_lib", REPLACED: "runner"}
 
 PROGRAMS = {
-    "mnv2_deeplabv3_pascal": "vision/train.py",
+    "seg_resnetfpn_pascal": "vision/train.py",
     "retinanet": "vision/train.py",
     "bert/pretraining": "nlp/train.py",
 }
@@ -45,8 +45,11 @@ KINDS = {
 }
 """The first words of the lines of `described`, and their meaning."""
 
-IMAGES = {"mnv2_deeplabv3_pascal", "retinanet"}
+IMAGES = {"seg_resnetfpn_pascal", "retinanet"}
 """The experiments whose validation draws images."""
+
+BEST = {"seg_resnetfpn_pascal": "mean_iou"}
+"""The metric of the best checkpoint, for an experiment that keeps it."""
 
 MODES = {"bert/pretraining": ("train_and_eval", "continuous_eval")}
 """The modes of an experiment's program, in order. By default, it trains and evaluates."""
@@ -189,4 +192,7 @@ def _overrides(name: str, data: Path) -> dict[str, Any]:
     values["trainer"]["continuous_eval_timeout"] = 1
     if name in IMAGES:
         values["task"]["allow_image_summary"] = True
+    if name in BEST:
+        values["trainer"]["best_checkpoint_export_subdir"] = "best_ckpt"
+        values["trainer"]["best_checkpoint_eval_metric"] = BEST[name]
     return values
