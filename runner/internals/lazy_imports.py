@@ -4,8 +4,11 @@ TensorFlow, Keras and Model Garden import modules that most runs never use, such
 Keras and its wrappers for scikit-learn. Together these take a third of the time of
 `import tensorflow`. A lazy module is in `sys.modules` and has a specification, a file and a path,
 but its code has not run. PEP 562 describes the function that runs it.
+
+    python -P lazy_imports.py PROGRAM [ARGUMENT ...]
 """
 
+import runpy
 import sys
 import threading
 import types
@@ -106,3 +109,9 @@ def _run(name: str) -> None:
     loader = getattr(module, "__loader__", None)
     if module is not None and isinstance(loader, _Lazy):
         loader.run(module)
+
+
+if __name__ == "__main__":
+    begin()
+    del sys.argv[0]
+    runpy.run_path(sys.argv[0], run_name="__main__")

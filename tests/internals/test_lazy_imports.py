@@ -1,6 +1,7 @@
 """Lazy imports change when modules of other libraries are loaded, and nothing else."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -50,9 +51,9 @@ print(json.dumps([imported, {name: described(importlib.import_module(name)) for 
 
 def run(*program):
     names = f"LAZY = {sorted(lazy_imports.LAZY)!r}"
-    process = subprocess.run(
-        [sys.executable, "-c", "\n".join([names, *program])], capture_output=True, text=True
-    )
+    command = [sys.executable, "-c", "\n".join([names, *program])]
+    environment = {k: v for k, v in os.environ.items() if k != "TF_USE_LEGACY_KERAS"}
+    process = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert not process.returncode, process.stderr[-3000:]
     return json.loads(process.stdout)
 

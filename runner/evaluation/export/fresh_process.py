@@ -10,6 +10,7 @@ import numpy as np
 
 from runner.core.child import PIPE, Child, ending
 from runner.evaluation.export import loaded
+from runner.internals import lazy_imports
 
 _LONGEST = 300  # characters of an error
 
@@ -30,7 +31,7 @@ class FreshProcess:
     def __init__(self, loader: str, path: Path, log: Path) -> None:
         self._ready = False
         self._child = Child(
-            [sys.executable, "-P", loaded.__file__, loader, str(path)],
+            [sys.executable, "-P", lazy_imports.__file__, loaded.__file__, loader, str(path)],
             environment={"TF_CPP_MIN_LOG_LEVEL": "3"},
             log=log,
             answer=PIPE,

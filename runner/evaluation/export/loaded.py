@@ -4,7 +4,7 @@ It does not import the runner, a task or Keras, so that only the contents of the
 Requests arrive pickled on stdin. Answers go to the original stdout as `(True, result)` or
 `(False, error)`. The first answer reports whether the file could be loaded.
 
-    python -P loaded.py saved_model FOLDER
+    python -P lazy_imports.py loaded.py saved_model FOLDER
 """
 
 import os
