@@ -223,7 +223,7 @@ class ImageClassificationTask(base_task.Task):
         Returns:
             uint8 images [height, width, 3], by name.
         """
-        from tasks.images import classification_pictures  # loads Matplotlib, so only to draw
+        from tasks.images import classification_pictures  # loads Matplotlib
 
         drawn = {}
         if (counts := results.get("confusion_matrix")) is not None:

@@ -30,7 +30,7 @@ def report(
     while True:
         began = time.perf_counter()
         refresh = int(watch)
-        with garbage.uncollected():  # reading many rows leaves none
+        with garbage.uncollected():  # a search of all rows would find nothing
             if runs:
                 html, ended = _several(runs, refresh=refresh)
             else:

@@ -27,7 +27,7 @@ class Event:
         time: When it happened, in seconds since the epoch.
         kind: `start`, `kill`, `end`, `save`, `evaluation`, `decision` or `test`.
         said: Its description.
-        at: Its position on the plot, 0 to 1, if it is drawn there.
+        at: Its position on the plot, 0 to 1. 0 for an event that is not drawn.
     """
 
     time: float

@@ -39,7 +39,7 @@ def begin() -> None:
 
 
 class _Finder(MetaPathFinder):
-    """Finds the lazy modules as `PathFinder` does, and gives them a loader that waits."""
+    """Finds the lazy modules as `PathFinder` does, and gives them a lazy loader."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
@@ -55,7 +55,7 @@ class _Finder(MetaPathFinder):
 
 
 class _Lazy(Loader):
-    """Runs a module's code when a name that the module does not have yet is looked up."""
+    """Runs a module's code when one of its names is first looked up."""
 
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
@@ -63,7 +63,7 @@ class _Lazy(Loader):
         self._runs = False
 
     def create_module(self, spec: ModuleSpec) -> types.ModuleType | None:
-        """Returns None for files of Python: the module is created as usual."""
+        """Creates the module as the other loader does."""
         return self._loader.create_module(spec)
 
     def exec_module(self, module: types.ModuleType) -> None:
@@ -91,7 +91,7 @@ class _Lazy(Loader):
             finally:
                 self._runs = False
             vars(module)["__loader__"] = vars(module)["__spec__"].loader = self._loader
-            replaced = sys.modules[module.__name__]  # by itself, as those of TensorFlow 1
+            replaced = sys.modules[module.__name__]  # TensorFlow 1 replaces its modules
             for each in {module, replaced}:
                 if vars(each).get("__getattr__") is self._missing:
                     del vars(each)["__getattr__"]

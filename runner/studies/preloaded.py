@@ -36,7 +36,7 @@ def _load() -> None:
             task = task_factory.get_task_cls(type(made.task))
             autograph.convert(task, _IN_GRAPH, ("build_metrics",))
             if hasattr(task, "pictures"):
-                import matplotlib.figure  # noqa: F401, draws them
+                import matplotlib.figure  # noqa: F401, which most tasks use for pictures
         autograph.keep_sources(user_code.loaded())
         garbage.freeze()
 
