@@ -241,9 +241,7 @@ def _mirrored(kept: mirror.Mirror, folder: Path, ending: Ending) -> Iterator[Non
 
 
 def _finish(kept: mirror.Mirror, stop: signals.Stop, timeout: float) -> None:
-    with contextlib.ExitStack() as inside:
-        if not stop.requested:
-            inside.enter_context(stop.deferred())
+    with stop.deferred(checks=False):  # also after a signal: a second one still ends the process
         kept.finish(timeout)
 
 

@@ -36,6 +36,10 @@ def test_killed_and_stopped_it_ends_elsewhere_with_the_same_bits(server, tmp_pat
     command = ["--mode=train_and_eval", *FLAGS]
     assert main.main([*command, f"--model_dir={tmp_path / 'once'}"]) == 0
 
+    def copied():
+        names = map(manifest.checkpoint_of, manifest.read(there).files)
+        return max((int(name.removeprefix("ckpt-")) for name in names if name), default=0)
+
     def start(machine):
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / machine))
         return warm.Popen(
@@ -49,7 +53,7 @@ def test_killed_and_stopped_it_ends_elsewhere_with_the_same_bits(server, tmp_pat
     server.way.when(f"PUT {url.removeprefix('s3:/')}/ckpt-".encode(), killed.kill)
     assert killed.wait() == -signal.SIGKILL
     stopped = start("one")  # on the same machine nobody waits for a heartbeat
-    buckets.wait_for(lambda: any(name.startswith("ckpt-") for name in manifest.read(there).files))
+    buckets.wait_for(lambda: copied() > 100)  # what the killed one had: now this one trains
     stopped.send_signal(signal.SIGTERM)
     out, _ = stopped.communicate(timeout=600)
     if stopped.returncode:  # it may have been done

@@ -1,6 +1,8 @@
 """The same against a server of S3: broken connections, slowness, refusals, several at once."""
 
 import concurrent.futures
+import subprocess
+import sys
 
 import buckets
 import pytest
@@ -10,7 +12,7 @@ from wording import saying
 from runner.core import signals
 from runner.errors import ConfigError, RunnerError
 from runner.run_directory import data_files
-from runner.storage import attempts, bucket, data_copies, fetching, places
+from runner.storage import attempts, bucket, data_copies, fetching, manifest, places
 from tasks.files import fetching as fetching_files
 
 
@@ -49,6 +51,27 @@ def test_a_run_is_copied_and_brought(server, tmp_path, monkeypatch):
     with written(url) as two:
         assert buckets.contents(two) == buckets.contents(one)
         assert two != one
+
+
+def test_stopped_while_it_starts_the_last_state_is_copied_for_as_long_as_it_takes(server, tmp_path):
+    url = f"s3://{server.bucket()}/run"
+    code = f"""
+import os, signal, time
+from runner.core import signals
+from runner.storage import places
+with signals.served() as stop, places.written({url!r}, places.Ending(stop)) as folder:
+    (folder / "first.txt").write_text("1")
+    print("started", flush=True)
+    time.sleep(600)
+"""
+    starting = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert starting.stdout.readline()
+    server.way.pause = 0.5  # each request takes longer than a process that ignores a signal may
+    starting.terminate()
+    assert starting.wait(300)
+    server.way.mend()
+    assert manifest.read(bucket.Bucket(url)).whole
+    assert "first.txt" in held(url, tmp_path / "read")
 
 
 def test_broken_in_mid_upload_it_goes_on_when_the_server_is_back(server, tmp_path, capsys):
