@@ -138,9 +138,15 @@ def whole(path: Path) -> Iterator[BinaryIO]:
 
 
 @contextlib.contextmanager
-def beside(path: Path) -> Iterator[Path]:
-    """Yields a temporary name for this process in the same directory, and removes leftovers."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+def beside(path: Path, *, writer: int | None = None) -> Iterator[Path]:
+    """Yields a temporary name in the same directory, and removes leftovers.
+
+    Args:
+        path: The final name.
+        writer: A number that no other writer of `path` has. By default the number of this process,
+            which suffices for one thread, and one machine.
+    """
+    part = path.with_name(f".{path.name}.{os.getpid() if writer is None else writer}.tmp")
     part.unlink(missing_ok=True)
     try:
         yield part

@@ -9,6 +9,7 @@ import errno
 import logging
 import os
 import shutil
+import uuid
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -220,11 +221,12 @@ class Bucket:
     def _part(self, name: str) -> Iterator[tuple[Path, Path]]:
         """Yields a temporary file and the path of an object of a local directory.
 
-        As in a bucket, an object appears when all of it is written, or not at all.
+        As in a bucket, an object appears when all of it is written, or not at all. Its writers may
+        be threads, or processes of machines that number their processes alike.
         """
         path = Path(self._path(name))
         path.parent.mkdir(parents=True, exist_ok=True)
-        with files.beside(path) as part:
+        with files.beside(path, writer=uuid.uuid4().int) as part:
             yield part, path
 
     @contextlib.contextmanager

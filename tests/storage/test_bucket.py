@@ -1,5 +1,6 @@
 """A directory at a file:// URL behaves like a bucket: its objects are whole."""
 
+import concurrent.futures
 import multiprocessing
 import os
 import signal
@@ -38,6 +39,18 @@ def test_a_writer_that_is_killed_leaves_whole_objects(there):
         assert there.read("state") in (b"a" * SIZE, b"b" * SIZE)
         assert there.names() == ["state"]
         assert there.objects().keys() == {"state"}
+
+
+def test_writers_with_the_same_process_number_do_not_disturb_each_other(there):
+    """As in containers, whose first process has the number 1 everywhere. Here, they are threads."""
+    contents = [bytes([each]) * 1_000_000 for each in range(8)]
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        for name in ("a", "b", "c"):
+            list(pool.map(there.write, ["all"] * 8, contents))
+            created = list(pool.map(there.create, [name] * 8, contents))
+            assert sum(created) == 1
+            assert there.read(name) == contents[created.index(True)]
+            assert there.read("all") in contents
 
 
 @pytest.mark.parametrize("has_links", [True, False])
