@@ -2,11 +2,12 @@
 
 import contextlib
 import inspect
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import tensorflow as tf
+
+from runner.internals import lazy_imports
 
 _NUMBERS = "object_name_uids"
 
@@ -45,8 +46,8 @@ def recurrent_states(model: Any) -> list[Any]:
 
 @contextlib.contextmanager
 def names_from_the_start() -> Iterator[None]:
-    """Numbers unnamed layers as in a new process inside the context, if Keras 3 was imported."""
-    if "keras" not in sys.modules:
+    """Numbers unnamed layers as in a new process inside the context, if Keras 3 was loaded."""
+    if lazy_imports.loaded("keras") is None:
         yield
         return
     from keras.src.backend.common import global_state

@@ -1,6 +1,5 @@
 """Tables of a user's: DataFrames of pandas and the columns of files, as arrays for a model."""
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -9,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from runner.errors import ConfigError
+from runner.internals import lazy_imports
 
 Takes: TypeAlias = Callable[[], Sequence[str] | None]
 """Returns the names of a model's inputs, none for a single input, or None if unknown."""
@@ -40,13 +40,13 @@ def inputs_of(model: Any) -> Sequence[str] | None:
 
 def is_frame(value: Any) -> bool:
     """Whether a value is a DataFrame of pandas."""
-    pandas = sys.modules.get("pandas")
+    pandas: Any = lazy_imports.loaded("pandas")
     return pandas is not None and isinstance(value, pandas.DataFrame)
 
 
 def is_series(value: Any) -> bool:
     """Whether a value is a Series of pandas."""
-    pandas = sys.modules.get("pandas")
+    pandas: Any = lazy_imports.loaded("pandas")
     return pandas is not None and isinstance(value, pandas.Series)
 
 

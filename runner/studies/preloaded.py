@@ -4,6 +4,7 @@ Failures are ignored here, because the trial fails the same way and reports the 
 """
 
 import contextlib
+import inspect
 import json
 import os
 import sys
@@ -13,6 +14,7 @@ from runner.devices import garbage
 from runner.internals import lazy_imports
 from runner.studies.warm import ARGUMENTS
 
+_MODEL = "tf_keras.src.engine.training_v1"  # used by every model of tf_keras
 _IN_GRAPH = ("train_step", "validation_step", "inference_step", "build_losses", "process_metrics")
 
 
@@ -37,6 +39,10 @@ def _load() -> None:
             autograph.convert(task, _IN_GRAPH, ("build_metrics",))
             if hasattr(task, "pictures"):
                 import matplotlib.figure  # noqa: F401, which most tasks use for pictures
+        users = [vars(sys.modules[name]) for name in user_code.modules()]
+        used = [each for names in users for each in names.values() if inspect.ismodule(each)]
+        for name in (_MODEL, *(module.__name__ for module in used)):
+            lazy_imports.load(name)
         autograph.keep_sources(user_code.loaded())
         garbage.freeze()
 

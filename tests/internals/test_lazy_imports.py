@@ -10,7 +10,16 @@ import pytest
 
 from runner.internals import lazy_imports
 
-RARELY_USED = {"matplotlib", "sklearn", "scipy.stats", "scipy.ndimage", "tensorflow_datasets.core"}
+RARELY_USED = {
+    "keras.src.layers",
+    "matplotlib",
+    "pandas.core",
+    "requests.models",
+    "scipy.ndimage",
+    "scipy.stats",
+    "sklearn",
+    "tensorflow_datasets.core",
+}
 BEGIN = "from runner.internals import lazy_imports; lazy_imports.begin()"
 LIBRARIES = "import tensorflow as tf; import official.core; import keras"
 
@@ -44,8 +53,41 @@ from sklearn.base import BaseEstimator
 assert issubclass(keras.wrappers.SKLearnClassifier, BaseEstimator)
 assert tf.keras.visualization.plot_image_gallery is keras.visualization.plot_image_gallery
 assert tf.compat.v1.compat.v1.Session is tf.compat.v1.Session
+assert tf.keras.layers.Dense is keras.layers.Dense
+assert isinstance(tf.optimizers.SGD(), keras.optimizers.Optimizer)
 assert inspect.getsource(keras.visualization.plot_image_gallery).startswith('@')
 print(json.dumps([imported, {name: described(importlib.import_module(name)) for name in LAZY}]))
+"""
+COUNTED = """
+import importlib, importlib.machinery, json
+ran, load = [], importlib.machinery.SourceFileLoader.exec_module
+def counting(self, module):
+    ran.append(module.__name__)
+    load(self, module)
+importlib.machinery.SourceFileLoader.exec_module = counting
+"""
+PARTS = """
+for name in PARTS:
+    module = importlib.import_module(name)
+    assert module.__spec__.name == name and importlib.import_module(name) is module
+print(json.dumps(sorted({name for name in ran if ran.count(name) > 1 and name[:3] != "cv2"})))
+"""
+CROSSING = """
+import faulthandler, importlib, threading
+faulthandler.dump_traceback_later(120, exit=True)
+lazy_imports.LAZY |= {"package"}
+import package
+started = package.__spec__.started = threading.Event()
+def part():
+    started.wait()
+    found.append(importlib.import_module("package.part").VALUE)
+def use():
+    found.append(package.VALUE)
+found, threads = [], [threading.Thread(target=each) for each in (part, use)]
+[each.start() for each in threads]
+[each.join() for each in threads]
+assert found in ([1, 2], [2, 1])
+print("[]")
 """
 
 
@@ -73,6 +115,22 @@ def test_modules_are_loaded_when_first_used_and_are_then_the_same(eager):
 
 def test_libraries_that_were_imported_before_stay_as_they_are(eager):
     assert run(LIBRARIES, BEGIN, IMPORTED, IN_THREADS, USED)[1] == eager[1]
+
+
+@pytest.mark.parametrize("first", ["", LIBRARIES])
+def test_a_part_of_a_lazy_package_is_loaded_once_although_the_package_imports_it_too(first):
+    parts = ["keras.src.optimizers.optimizer", "pandas.core.frame", "tensorflow_datasets.core"]
+    assert run(BEGIN, COUNTED, first, f"PARTS = {parts}", PARTS) == []
+
+
+def test_a_package_and_its_part_are_imported_at_the_same_time_in_two_threads(tmp_path):
+    """The package waits for the part, and the part for the package."""
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "part.py").write_text("VALUE = 1")
+    lines = ["import time", "__spec__.started.set()", "time.sleep(0.5)", "from package import part"]
+    (package / "__init__.py").write_text("\n".join([*lines, "VALUE = 2"]))
+    run(f"import sys; sys.path.insert(0, {str(tmp_path)!r})", BEGIN, CROSSING)
 
 
 def test_a_command_that_trains_loads_none_of_them(tmp_path):
