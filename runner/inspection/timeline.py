@@ -6,7 +6,7 @@ The time between two attempts is drawn short, however long it was. No TensorFlow
 import contextlib
 import dataclasses
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from runner.core import text
@@ -64,8 +64,11 @@ class Timeline:
 def of(run: Run) -> Timeline:
     """Returns the timeline of a run, empty if its attempts are unknown."""
     starts = run.time.starts
-    events = sorted([*_starts(starts), *_rows(run), *_saves(run)], key=lambda event: event.time)
-    axis = _Axis(starts)
+    axis, rows, others = _Axis(starts), _rows(run), [*_starts(starts), *_saves(run)]
+    count = len(rows) + len(others)
+    if count > _ROWS:
+        rows = _drawn(rows, axis)
+    events = sorted([*others, *(_event(*row) for row in rows)], key=lambda event: event.time)
     marks: dict[tuple[str, int], tuple[float, Event]] = {}
     for each in events if starts else ():
         if each.kind not in ("start", "end"):
@@ -73,13 +76,13 @@ def of(run: Run) -> Timeline:
             marks[each.kind, round(at * _MARKS)] = at, each
     drawn = [dataclasses.replace(each, at=at) for at, each in marks.values()]
     few = events
-    if len(events) > _ROWS:  # the plot and the files still have all of them
+    if count > _ROWS:  # the plot and the files still have all of them
         few = [each for each in events if each.kind not in ("save", "evaluation")][:_ROWS]
     bars = [
         Bar(axis.place(each.began), axis.place(each.ended), each.state, _about(n, each))
         for n, each in enumerate(starts, 1)
     ]
-    return Timeline(bars, drawn, few, len(events) - len(few))
+    return Timeline(bars, drawn, few, count - len(few))
 
 
 def stamp(seconds: float) -> str:
@@ -131,10 +134,22 @@ def _starts(starts: Sequence[goodput.Start]) -> Iterator[Event]:
             yield Event(each.ended, "end", f"{each.state}{step}")
 
 
-def _rows(run: Run) -> Iterator[Event]:
-    for source, found in {"": run.history, **run.evaluators}.items():
-        by = f" by {source}" if source else ""
-        yield from (_event(row, by) for row in found)
+def _rows(run: Run) -> list[tuple[Any, str]]:
+    """Returns the records of the run and of its evaluators, with words that name the evaluator."""
+    by = {source: f" by {source}" if source else "" for source in ("", *run.evaluators)}
+    found = {"": run.history, **run.evaluators}
+    return [(row, by[source]) for source, rows in found.items() for row in rows]
+
+
+def _drawn(rows: Iterable[tuple[Any, str]], axis: _Axis) -> list[tuple[Any, str]]:
+    """Returns the rows without the evaluations that a later one at the same place hides."""
+    kept: dict[int, tuple[Any, str]] = {}
+    for row, by in rows:
+        may_hide = isinstance(row, records.Evaluation)
+        key = round(axis.place(row.time) * _MARKS) if may_hide else id(row)
+        if key not in kept or kept[key][0].time <= row.time:
+            kept[key] = row, by
+    return list(kept.values())
 
 
 def _event(row: Any, by: str) -> Event:
