@@ -115,6 +115,10 @@ class _AfterPackage(Loader):
         """Called only for an imported module: gives it its own specification again."""
         module.__spec__ = self._spec
 
+    def __getattr__(self, name: str) -> Any:
+        """Looks up everything else in the other loader, for callers that import nothing."""
+        return getattr(self._loader, name)
+
 
 class _Unevaluated(SourceFileLoader):
     """Compiles a module as if it began with `from __future__ import annotations`."""
@@ -147,7 +151,12 @@ class _Lazy(Loader):
                 raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
             return getattr(module, name)
 
-        vars(module)["__getattr__"] = self._missing = missing
+        def listed() -> list[str]:
+            self.run(module)
+            return list(vars(module))
+
+        self._hooks = {"__getattr__": missing, "__dir__": listed}
+        vars(module).update(self._hooks)
 
     def run(self, module: types.ModuleType, *, again: bool = False) -> None:
         """Runs the module's code, unless it has run or runs now in the same thread."""
@@ -181,8 +190,9 @@ class _Lazy(Loader):
         vars(module)["__loader__"] = vars(module)["__spec__"].loader = self._loader
         replaced = sys.modules[module.__name__]  # TensorFlow 1 replaces its modules
         for each in {module, replaced}:
-            if vars(each).get("__getattr__") is self._missing:
-                del vars(each)["__getattr__"]
+            for hook, function in self._hooks.items():
+                if vars(each).get(hook) is function:
+                    del vars(each)[hook]
         if package:
             setattr(sys.modules[package], name, replaced)
 

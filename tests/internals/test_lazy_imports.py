@@ -41,7 +41,8 @@ threads = [threading.Thread(target=look) for _ in range(8)]
 assert len(found) == 8 and len(set(found)) == 1, found
 """
 USED = """
-import importlib, inspect
+import importlib, inspect, pandas
+assert {'DataFrame', 'read_csv'} <= set(dir(pandas))
 def described(module):
     try:
         module.no_such_name
