@@ -143,8 +143,8 @@ def beside(path: Path, *, writer: int | None = None) -> Iterator[Path]:
 
     Args:
         path: The final name.
-        writer: A number that no other writer of `path` has. By default the number of this process,
-            which suffices for one thread, and one machine.
+        writer: A number that no other writer of `path` has. The default, the number of this
+            process, is enough if one thread on one machine writes `path`.
     """
     part = path.with_name(f".{path.name}.{os.getpid() if writer is None else writer}.tmp")
     part.unlink(missing_ok=True)

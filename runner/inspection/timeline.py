@@ -145,8 +145,8 @@ def _drawn(rows: Iterable[tuple[Any, str]], axis: _Axis) -> list[tuple[Any, str]
     """Returns the rows without the evaluations that a later one at the same place hides."""
     kept: dict[int, tuple[Any, str]] = {}
     for row, by in rows:
-        may_hide = isinstance(row, records.Evaluation)
-        key = round(axis.place(row.time) * _MARKS) if may_hide else id(row)
+        may_be_hidden = isinstance(row, records.Evaluation)
+        key = round(axis.place(row.time) * _MARKS) if may_be_hidden else id(row)
         if key not in kept or kept[key][0].time <= row.time:
             kept[key] = row, by
     return list(kept.values())

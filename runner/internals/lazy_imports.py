@@ -51,7 +51,7 @@ LAZY = frozenset(
 """The lazy modules, with what they are for or what they load."""
 
 UNEVALUATED = frozenset({"official.core.base_trainer"})
-"""Modules of which an annotation would load Keras 3. Their annotations stay strings (PEP 563)."""
+"""Modules with an annotation that would load Keras 3. Their annotations stay strings (PEP 563)."""
 
 
 def begin() -> None:
@@ -116,7 +116,7 @@ class _AfterPackage(Loader):
         module.__spec__ = self._spec
 
     def __getattr__(self, name: str) -> Any:
-        """Looks up everything else in the other loader, for callers that import nothing."""
+        """Looks up everything else in the other loader, for callers that only inspect it."""
         return getattr(self._loader, name)
 
 

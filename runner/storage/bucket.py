@@ -221,12 +221,12 @@ class Bucket:
     def _part(self, name: str) -> Iterator[tuple[Path, Path]]:
         """Yields a temporary file and the path of an object of a local directory.
 
-        As in a bucket, an object appears when all of it is written, or not at all. Its writers may
-        be threads, or processes of machines that number their processes alike.
+        As in a bucket, an object appears when all of it is written, or not at all. Several
+        threads, or processes with the same number on different machines, may write it.
         """
         path = Path(self._path(name))
         path.parent.mkdir(parents=True, exist_ok=True)
-        with files.beside(path, writer=uuid.uuid4().int) as part:
+        with files.beside(path, writer=uuid.uuid4().time_low) as part:
             yield part, path
 
     @contextlib.contextmanager
