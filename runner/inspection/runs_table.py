@@ -129,14 +129,19 @@ def _clean(cell: str) -> str:
 
 
 def _width(column: Sequence[str]) -> int:
-    return max(map(cells.cell_len, column))
+    return max(map(_length, column))
+
+
+def _length(cell: str) -> int:
+    """Returns the width of a cell on a terminal, which shows some characters twice as wide."""
+    return len(cell) if cell.isascii() else cells.cell_len(cell)
 
 
 def _aligned(column: Sequence[str]) -> list[str]:
     """Pads cells to one width, with numbers aligned to the right."""
     width = _width(column)
     numbers = all(cell[:1] in "-0123456789ni" for cell in column[1:])
-    pads = [" " * (width - cells.cell_len(cell)) for cell in column]
+    pads = [" " * (width - _length(cell)) for cell in column]
     both = zip(column, pads, strict=True)
     return [f"{pad}{cell}" if numbers else f"{cell}{pad}" for cell, pad in both]
 

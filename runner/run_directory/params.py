@@ -37,7 +37,7 @@ def read(folder: Path) -> Values:
     """
     path = layout.params(folder)
     try:
-        values = parse(path.read_text(encoding="utf-8"))
+        values = parse(path.read_bytes().decode())
         if not all(isinstance(values.get(name, {}), Mapping) for name in _SECTIONS):
             raise ValueError(f"{' or '.join(_SECTIONS)} is not a mapping")
     except FileNotFoundError:

@@ -32,7 +32,7 @@ MARKS = (layout.PARAMS, layout.RUN, layout.STATUS, layout.TRIAL)
 
 _DAMAGE = (RunnerError, OSError, ValueError, TypeError, KeyError, AttributeError)
 _CHECKPOINT = re.compile(rf"{layout.CHECKPOINT_NAME}-(\d+)\.index")
-_TASK = re.compile(r"(?m)^ +task = @(?:\w+/)?([\w.]+)\(")
+_TASK = re.compile(rb"(?m)^ +task = @(?:\w+/)?([\w.]+)\(")
 
 Part = TypeVar("Part")
 Columns = dict[str, list[Any]]
@@ -169,8 +169,8 @@ class Run:
     def task(self) -> str:
         """The name of its task's config class, or empty if that is unknown."""
         path = self.directory / layout.GIN
-        gin = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
-        return match[1] if (match := _TASK.search(gin)) else ""
+        gin = path.read_bytes() if path.is_file() else b""
+        return match[1].decode() if (match := _TASK.search(gin)) else ""
 
     @_part(empty=())
     def attempts(self) -> Sequence[Mapping[str, Any]]:
@@ -390,12 +390,12 @@ class Run:
 
 def has_begun(directory: Path) -> bool:
     """Returns whether a run has started in a directory."""
-    return any((directory / name).exists() for name in (layout.RUN, layout.STATUS, layout.HISTORY))
+    return any(layout.has(directory, name) for name in (layout.RUN, layout.STATUS, layout.HISTORY))
 
 
 def is_run(directory: Path) -> bool:
     """Returns whether a run has started in a directory, or is about to."""
-    is_marked = any((directory / name).exists() for name in MARKS)
+    is_marked = any(layout.has(directory, name) for name in MARKS)
     return is_marked or has_begun(directory) or submitted.is_all(directory)
 
 
@@ -455,8 +455,8 @@ def reached(directory: Path) -> int:
 
 def is_held(directory: Path) -> bool:
     """Returns whether a process writes there, as far as this machine can tell."""
-    path = directory / layout.CLAIM
-    return path.exists() and not claim_file.abandoned(path)
+    held = layout.has(directory, layout.CLAIM)
+    return held and not claim_file.abandoned(directory / layout.CLAIM)
 
 
 def _of_a_process(directory: Path) -> tuple[State, str]:

@@ -46,6 +46,8 @@ def note(folder: Path, submission: Submission) -> None:
 
 def newest(folder: Path) -> Submission | None:
     """Returns the last job submitted for the run in `folder`, or None if there is none."""
+    if not layout.has(folder, layout.LAUNCH):
+        return None
     try:
         rows = files.last_json_lines(_path(folder))
         return Submission(**rows[-1]) if rows else None

@@ -5,6 +5,9 @@ import json
 import math
 import os
 import shutil
+import subprocess
+import sys
+import threading
 import time
 
 import folders_of_runs
@@ -266,6 +269,29 @@ def test_what_changed_is_read_again_and_what_is_gone_forgotten(shown, runs, tmp_
     assert row.train == {"training_loss": 0.25}
     (tmp_path / "cache" / "runner" / "runs.sqlite").write_bytes(b"no data base")
     assert rows.below(runs) == [row]
+
+
+def test_many_runs_are_read_by_several_processes_with_the_same_result(runs, tmp_path):
+    first = folders_of_runs.make(runs / "0")
+    for number in range(1, 500):
+        shutil.copytree(first, runs / f"{number}")
+        lost = {"step": number, "training_loss": 1 / number}
+        folders_of_runs.lines(runs / f"{number}" / "train.jsonl", [lost])
+    (runs / "77" / "run.json").write_text("no JSON")
+    table = tmp_path / "table.json"
+    command = [sys.executable, "-m", "runner", "--mode=runs", "--model_dir=runs"]
+    subprocess.run([*command, f"--output={table}"], cwd=tmp_path, check=True)
+    (tmp_path / "cache" / "runner" / "runs.sqlite").unlink()
+    thread = threading.Timer(60, lambda: None)  # a process with threads is not forked
+    thread.start()
+    alone = rows.below(runs)
+    thread.cancel()
+    assert rows.below(runs) == alone
+    found = json.loads(table.read_text())
+    assert [(row["run"], row["state"], row["train.training_loss"]) for row in found] == [
+        (row.name, row.state, row.train["training_loss"]) for row in alone
+    ]
+    assert [row["run"] for row in found if row["state"] == "damaged"] == ["77"]
 
 
 def test_nothing_is_written_where_the_runs_are(shown, runs):
