@@ -170,9 +170,7 @@ def from_graph(error: BaseException) -> RunnerError | None:
             f"out of memory when {found[1]}\nuse a smaller global_batch_size, or "
             "RunConfig.gradient_accumulation, which takes a batch in parts"
         )
-    if found := re.search(
-        r"label value of (\S+) which is outside .* range of (\[.+?\))", str(error)
-    ):
+    if found := _LABEL.search(str(error)):
         return ConfigError(f"a label is {found[1]}, but the model has outputs for {found[2]}")
     if found := _REFUSED.search(str(error)):
         return _of_the_disk(found[0])

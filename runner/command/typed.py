@@ -144,9 +144,11 @@ def _configured(command: Command) -> Command:
         if isinstance(renamed := getattr(options, "overwrite", None), str):
             raise ConfigError(f"--overwrite={renamed} also needs --gin_file or --experiment")
         if not (own := begun.configuration(model_dir)):
-            where = "" if model_dir else f", or --model_dir of a run that has {layout.GIN}"
-            lacks = f" ({model_dir} has no {layout.GIN})" if model_dir else ""
-            raise ConfigError(f"nothing to run: give --gin_file or --experiment{where}{lacks}")
+            where = f", or --model_dir of a run that has {layout.GIN}"
+            if model_dir:
+                missing = "" if urls.is_url(model_dir) else layout.no_directory(Path(model_dir))
+                where = f" ({model_dir} {missing or f'has no {layout.GIN}'})"
+            raise ConfigError(f"nothing to run: give --gin_file or --experiment{where}")
         command = command.replace(gin_file=own)
     from runner.configuration import gin_parser
 

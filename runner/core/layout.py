@@ -81,6 +81,13 @@ def has(folder: Path, name: str) -> bool:
     return os.path.exists(f"{folder}/{name}")  # noqa: PTH110
 
 
+def no_directory(path: Path) -> str:
+    """Returns `does not exist` or `is a file, not a directory`, or "" for a directory."""
+    if path.is_dir():
+        return ""
+    return "is a file, not a directory" if path.exists() else "does not exist"
+
+
 def params(folder: Path) -> Path:
     """Returns the file with the whole configuration of a run.
 

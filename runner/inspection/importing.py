@@ -54,8 +54,8 @@ def import_runs(logs: Path, target: Path) -> Results:
     Raises:
         ConfigError: there are no event files with scalars, or a run is already there.
     """
-    if not logs.is_dir():
-        raise ConfigError(f"{logs}: there is no such directory")
+    if wrong := layout.no_directory(logs):
+        raise ConfigError(f"{{logs}} {wrong}", logs=str(logs))
     found: dict[str, _Found] = {}
     for path in sorted(logs.rglob(_EVENTS)):
         name, part = _run_of(path.parent.relative_to(logs))

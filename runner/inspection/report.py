@@ -62,7 +62,7 @@ def _page(folder: Path, *, refresh: int) -> tuple[str, bool]:
 def _several(folders: Sequence[Path], *, refresh: int) -> tuple[str, bool]:
     """Returns the page about several runs, and whether all of them have ended."""
     for folder in folders:
-        _check(folder, flag="--runs")
+        _check(folder, option="runs")
     runs = [Run(folder, strict=False) for folder in folders]
     ended = all(map(_has_ended, runs))
     return several_page.render(runs, refresh=0 if ended else refresh), ended
@@ -72,15 +72,15 @@ def _has_ended(run: Run) -> bool:
     return run.status is not None and run.status.is_final
 
 
-def _check(folder: Path, *, flag: str = "--model_dir") -> None:
+def _check(folder: Path, *, option: str = "model_dir") -> None:
     """Raises ConfigError if there is no run in the directory."""
     if has_begun(folder):
         return
-    if not folder.is_dir():
-        raise ConfigError(f"{flag}={folder}: there is no such directory")
-    below = sorted(path for path in folder.iterdir() if path.is_dir() and has_begun(path))
-    inside = f"; there are runs in it: {text.some([str(each) for each in below])}" if below else ""
-    raise ConfigError(f"{flag}={folder}: no run here{inside}")
+    if not (wrong := layout.no_directory(folder)):
+        below = sorted(path for path in folder.iterdir() if path.is_dir() and has_begun(path))
+        some = f"; there are runs in it: {text.some(list(map(str, below)))}" if below else ""
+        wrong = f"has no run{some}"
+    raise ConfigError(f"{{{option}}} {wrong}", **{option: str(folder)})
 
 
 def _clock() -> str:

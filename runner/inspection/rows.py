@@ -109,9 +109,8 @@ def below(root: Path) -> list[Row]:
     Raises:
         ConfigError: there is no such directory.
     """
-    if not root.is_dir():
-        what = "is not a directory" if root.exists() else "does not exist"
-        raise ConfigError(f"--model_dir={root} {what}")
+    if wrong := layout.no_directory(root):
+        raise ConfigError(f"{{model_dir}} {wrong}", model_dir=str(root))
     found = list(folders.runs(root))
     with cache.of(root) as known:
         facts = _cached(found, root, known)

@@ -78,7 +78,7 @@ class Run:
         self._strict = strict
         self.name = self.directory.name or str(self.directory)
         if not is_run(self.directory):
-            raise ConfigError(f"{self.directory}: {_why_not(self.directory)}")
+            raise ConfigError(f"{self.directory} {_why_not(self.directory)}")
 
     def __repr__(self) -> str:
         best = f", best {_shown(self.best, self.rule)}" if self.best else ""
@@ -400,13 +400,13 @@ def is_run(directory: Path) -> bool:
 
 
 def _why_not(directory: Path) -> str:
-    if not directory.is_dir():
-        return "this is a file, not a directory" if directory.exists() else "no such directory"
+    if wrong := layout.no_directory(directory):
+        return wrong
     below = sorted(path for path in directory.iterdir() if path.is_dir() and is_run(path))
     trials = layout.trials(directory)
     runs = trials or below
-    what = "this is a study; its trials are" if trials else "no run here; the runs in it are"
-    return f"{what} {text.some(list(map(str, runs)))}" if runs else "no run here"
+    what = "is a study, with the trials" if trials else "has no run; the runs in it are"
+    return f"{what} {text.some(list(map(str, runs)))}" if runs else "has no run"
 
 
 def state_of(

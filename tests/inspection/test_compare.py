@@ -193,7 +193,7 @@ def test_runs_of_different_tasks_and_hostile_names(compared, tmp_path):
     [
         (["a"], "compare two"),
         ([], "compare two"),
-        (["a", "nowhere"], "nowhere no such"),
+        (["a", "nowhere"], "nowhere not exist"),
         (["a", "empty"], "empty run"),
         (["a", "a", "--output=x.csv"], "end json"),
         (["a", "a", "--model_dir=b"], "--model_dir"),

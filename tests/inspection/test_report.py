@@ -254,7 +254,7 @@ def test_several_runs_share_charts_and_a_table(tmp_path, capsys):
     assert "task.rate" in html
     assert "task.same" not in html
     assert main.main(["--mode=report", f"--runs={tmp_path}", "--model_dir=x"]) == 2
-    assert f"--runs={tmp_path}: no run here" in capsys.readouterr().err
+    assert f"--runs={tmp_path} has no run" in capsys.readouterr().err
 
 
 def test_several_runs_have_each_metric_once_and_each_run_one_color(tmp_path):

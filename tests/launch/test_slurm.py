@@ -173,7 +173,7 @@ def test_the_log_is_where_it_is_said_to_be(cluster, tmp_path, capsys, monkeypatc
     assert launched("--mode=status", "--model_dir=%j 'a' $(b)") == 0
     told = json.loads(capsys.readouterr().out)
     wait_for(lambda: state(told["job"]) in ("COMPLETED", "FAILED"), cluster)
-    assert "no run here" in Path(told["log"]).read_text()
+    assert "has no run" in Path(told["log"]).read_text()
     assert Path(told["log"]).parent == there / "%j 'a' $(b)" / "launch"
     assert sorted(path.name for path in there.iterdir()) == ["%j 'a' $(b)"]
 

@@ -375,7 +375,7 @@ def test_wandb_has_each_row_once_also_after_a_kill(run, offline, capsys):
         (["--model_dir=runs"], "--to mlflow"),
         (["--model_dir=runs", "--to=mlfow"], "mlfow logger"),
         (["--to=csv"], "--model_dir missing"),
-        (["--to=csv", "--model_dir=none"], "holds neither"),
+        (["--to=csv", "--model_dir=none"], "not exist"),
         (["--to=csv", "--model_dir=runs", "--gin_file=a.gin"], "--gin_file no effect --launch"),
     ],
 )

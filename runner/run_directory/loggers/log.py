@@ -46,7 +46,8 @@ def log(folder: Path, to: Sequence[str], *, dry_run: bool = False) -> dict[str, 
         RunnerError: a logger failed.
     """
     if not (layout.is_study(folder) or (folder / layout.PARAMS).exists()):
-        raise ConfigError(f"--model_dir={folder} holds neither a run nor a study")
+        wrong = layout.no_directory(folder) or "has neither a run nor a study"
+        raise ConfigError(f"{{model_dir}} {wrong}", model_dir=str(folder))
     feed.check_installed(to, f"--to={','.join(to)}")
     logged: dict[str, Any] = {}
     for name in to:

@@ -108,9 +108,8 @@ def _of(folder: Path, is_given: bool) -> list[Path]:
     trials = [path for path in layout.trials(folder) if (path / layout.PARAMS).exists()]
     if not trials:
         kind = "a run or a study" if is_given else "a study (--runs=a,b,c names runs)"
-        raise ConfigError(
-            f"{folder} is not {kind}: it has no {layout.PARAMS} and no {layout.TRIALS}/"
-        )
+        lacks = f"is not {kind}: it has no {layout.PARAMS} and no {layout.TRIALS}/"
+        raise ConfigError(f"{folder} {layout.no_directory(folder) or lacks}")
     ended = [path for path in trials if (seen := Run(path).status) and seen.state in FINISHED]
     if rest := len(trials) - len(ended):
         name = display_names.of(folder)
