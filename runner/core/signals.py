@@ -16,10 +16,12 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, NoReturn
 
+WATCHER = "signals"
+"""The name of the thread that sees signals. It holds no locks."""
+
 _SERVED = (signal.SIGTERM, signal.SIGINT)
 _GRACE_SECONDS = 1.0
 _PR_SET_PDEATHSIG = 1  # of <linux/prctl.h>
-
 
 _LEAVING: list[Callable[[], object]] = []
 
@@ -218,7 +220,7 @@ def served() -> Iterator[Stop]:
         return
     reading, writing = socket.socketpair()
     writing.setblocking(False)
-    threading.Thread(target=_watch, args=(reading, stop), daemon=True).start()
+    threading.Thread(target=_watch, args=(reading, stop), daemon=True, name=WATCHER).start()
 
     def serve() -> dict[signal.Signals, Any]:
         return {number: signal.signal(number, stop._handle) for number in _SERVED}

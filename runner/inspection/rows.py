@@ -8,18 +8,12 @@ The facts are cached (see `cache`), so ten thousand directories take seconds onl
 
 import dataclasses
 import math
-import multiprocessing
-import os
-import signal
 import statistics
-import sys
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent import futures
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from runner.core import layout
+from runner.core import layout, parallel
 from runner.errors import ConfigError
 from runner.history import records
 from runner.inspection import cache, folders
@@ -30,7 +24,7 @@ from runner.run_directory.status import Status
 from runner.storage import display_names
 
 _RECENT = 20  # rows from which the speed is computed
-_MANY = 400  # directories, for which it is worth starting processes
+_AT_ONCE = 100  # directories that a process reads
 _RATE = "steps_per_second"
 
 _READ = (
@@ -171,27 +165,11 @@ def _cached(
                 new[each.folder] = key, stamp
             else:
                 facts[each.folder] = before
-    for folder, read in zip(new, _read(list(new)), strict=True):
+    all_read = parallel.mapped(_facts_in, list(new), at_once=_AT_ONCE)
+    for folder, read in zip(new, all_read, strict=True):
         known.put(*new[folder], read)
         facts[folder] = read
     return facts
-
-
-def _read(unknown: Sequence[Path]) -> Iterator[dict[str, Any]]:
-    """Yields the facts of runs. If there are many, a process per processor reads them.
-
-    Processes are only forked from one without threads, whose locks they would copy.
-    """
-    if len(unknown) < _MANY or threading.active_count() > 1 or "tensorflow" in sys.modules:
-        yield from map(_facts_in, unknown)
-        return
-    with futures.ProcessPoolExecutor(
-        len(os.sched_getaffinity(0)),
-        multiprocessing.get_context("fork"),
-        initializer=signal.signal,
-        initargs=(signal.SIGINT, signal.SIG_IGN),  # this process ends them
-    ) as pool:
-        yield from pool.map(_facts_in, unknown, chunksize=_MANY // 4)
 
 
 def _facts_in(folder: Path) -> dict[str, Any]:
