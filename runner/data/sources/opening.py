@@ -11,7 +11,6 @@ from runner.data.sources.array_record import ArrayRecords
 from runner.data.sources.arrays import Hdf5, NumpyFiles
 from runner.data.sources.image_folder import IMAGES, ImageFolder
 from runner.data.sources.source import Source
-from runner.data.sources.tables import Csv, Parquet
 from runner.data.sources.tfds import TfdsSource
 from runner.data.sources.tfrecord import TFRecords
 from runner.errors import ConfigError
@@ -20,11 +19,24 @@ from runner.storage import data_copies, urls
 _NUMBERED = re.compile(r"-(\d{5})-of-(\d{5})")  # in the name of a shard
 _PARTIAL = re.compile(r"\d\*|[?[]")  # in a pattern that selects some numbers
 
+
+def _parquet(paths: Sequence[Path], name: str, **options: Any) -> Source:
+    from runner.data.sources.tables import Parquet  # imports pyarrow
+
+    return Parquet(paths, name, **options)
+
+
+def _csv(paths: Sequence[Path], name: str, **options: Any) -> Source:
+    from runner.data.sources.tables import Csv
+
+    return Csv(paths, name, **options)
+
+
 _KINDS: dict[str, Any] = {
     "tfrecord": TFRecords,
     "array_record": ArrayRecords,
-    "parquet": Parquet,
-    "csv": Csv,
+    "parquet": _parquet,
+    "csv": _csv,
     "npy": NumpyFiles,
     "hdf5": Hdf5,
     "images": ImageFolder,
@@ -80,7 +92,7 @@ def _files(path: str) -> list[Path]:
         return [Path(name) for name in names]
     local = Path(path).expanduser()
     if not local.exists():
-        raise ConfigError(f"{path}: there is no such file or directory")
+        raise ConfigError(f"{path} does not exist")
     return [local]
 
 
