@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pyarrow import parquet
 
 from runner.core import files, layout
 
@@ -69,6 +68,8 @@ def of(folder: Path, problems: list[str]) -> Predictions | None:
 
 def _read(path: Path) -> list[Mapping[str, Any]]:
     if path.suffix == ".parquet":
+        from pyarrow import parquet  # slow to import
+
         batches = parquet.ParquetFile(path).iter_batches(batch_size=1_000)
         found = itertools.chain.from_iterable(batch.to_pylist() for batch in batches)
         return list(itertools.islice(found, _ROWS + 1))

@@ -508,8 +508,13 @@ def _is_same(path: Path, other: Path) -> bool:
 def _columns(rows: Iterable[Any]) -> Columns:
     rows = [row for row in rows if isinstance(row, dict) and isinstance(row.get("step"), int)]
     names = dict.fromkeys(name for row in rows for name in row)
-    columns = {name: [_number(row.get(name)) for row in rows] for name in names}
+    columns = {name: _numbers([row.get(name) for row in rows]) for name in names}
     return {**columns, "step": [row["step"] for row in rows]} if rows else {}
+
+
+def _numbers(values: list[Any]) -> list[float | None]:
+    are_numbers = {*map(type, values)} <= {float, int}
+    return list(map(float if are_numbers else _number, values))
 
 
 def _number(value: Any) -> float | None:
