@@ -45,7 +45,7 @@ def compare(folders: Sequence[Path], output: Path | None = None) -> dict[str, An
     runs = [Run(folder, strict=False) for folder in folders]
     found = [rows.of(run) for run in runs]
     sections = differences.sections(found, runs)
-    pairs = [parting.of(folders[0], other) for other in folders[1:]]
+    pairs = [parting.of(runs[0], other) for other in runs[1:]]
     out = console.answers()
     curves = [_evaluations(run) for run in runs]
     deciding = {row.metric for row in found}

@@ -61,8 +61,8 @@ class _Found:
         self.apart.setdefault(step, []).append(line)
 
 
-def of(first: Path, second: Path) -> Parted:
-    """Compares the runs in two directories."""
+def of(first: Run, second: Run) -> Parted:
+    """Compares two runs, which are not read strictly."""
     found = _Found()
     _compare_rows(first, second, found)
     _compare_checkpoints(first, second, found)
@@ -80,9 +80,9 @@ def of(first: Path, second: Path) -> Parted:
     )
 
 
-def _compare_rows(first: Path, second: Path, found: _Found) -> None:
+def _compare_rows(first: Run, second: Run, found: _Found) -> None:
     """Records the first difference of each kind of rows."""
-    old, new = (_rows(Run(folder), found) for folder in (first, second))
+    old, new = (_rows(run, found) for run in (first, second))
     for kind in old:
         common = {row["step"] for row in old[kind]} & {row["step"] for row in new[kind]}
         _note_rows(comparison.compare_rows(kind, old[kind], new[kind]), common, found)
@@ -90,20 +90,15 @@ def _compare_rows(first: Path, second: Path, found: _Found) -> None:
 
 def _rows(run: Run, found: _Found) -> dict[str, list[Mapping[str, Any]]]:
     """Returns the rows of a run by kind. Those that cannot be compared are recorded."""
-    rows = _readable(layout.TRAINING_ROWS, lambda: run.training_rows, found)
+    rows, history = run.training_rows, run.history
     good = [row for row in rows if isinstance(row, dict) and isinstance(row.get("step"), int)]
     if bad := len(rows) - len(good):
         path = run.directory / layout.TRAINING_ROWS
         found.note(None, f"{path}: {text.counted(bad, 'line')} without a step")
-    return comparison.by_kind(good, _readable(layout.HISTORY, lambda: run.history, found))
-
-
-def _readable(name: str, read: Callable[[], Sequence[Any]], found: _Found) -> Sequence[Any]:
-    try:
-        return read()
-    except (OSError, RunnerError) as error:
-        found.note(None, f"{name} cannot be compared: {error}")
-        return []
+    for name in (layout.TRAINING_ROWS, layout.HISTORY):
+        if error := run.damage.get(str(run.directory / name)):
+            found.note(None, f"{name} can only be compared in part: {error}")
+    return comparison.by_kind(good, history)
 
 
 def _note_rows(part: tensors.Part, common: set[int], found: _Found) -> None:
@@ -121,18 +116,18 @@ def _note_rows(part: tensors.Part, common: set[int], found: _Found) -> None:
         found.note(None, f"{part.kind}: {missing[0]}{more}")
 
 
-def _compare_checkpoints(first: Path, second: Path, found: _Found) -> None:
+def _compare_checkpoints(first: Run, second: Run, found: _Found) -> None:
     """Records the differences in checkpoints that both runs have, including the best ones."""
-    ours, theirs = Run(first).checkpoints, Run(second).checkpoints
+    ours, theirs = first.checkpoints, second.checkpoints
     for name in sorted(ours.keys() & theirs.keys(), key=lambda name: (ours[name], name)):
         step = ours[name]
         try:
-            parts = tensors.compare(first / name, second / name)
+            parts = tensors.compare(first.directory / name, second.directory / name)
         except (RunnerError, ValueError) as error:
             found.note(step, f"{name} cannot be compared: {error}")
             continue
         if any(part.differences for part in parts):
-            found.note(step, _sentence(name, parts, _variables(first / name)))
+            found.note(step, _sentence(name, parts, _variables(first.directory / name)))
         else:
             found.same.add(step)
 
@@ -163,7 +158,7 @@ def _place(key: str, variables: Mapping[str, str]) -> str:
     return f"{key} ({name})" if name and not key.endswith(name) else key
 
 
-def _before(first: Path, second: Path, step: int | None) -> list[str]:
+def _before(first: Run, second: Run, step: int | None) -> list[str]:
     """Returns the differences in the environments of the runs before a step."""
     starts = [_until(each, step) for each in (first, second)]
     found = []
@@ -176,10 +171,10 @@ def _before(first: Path, second: Path, step: int | None) -> list[str]:
     return found
 
 
-def _until(folder: Path, step: int | None) -> list[Mapping[str, Any]]:
+def _until(run: Run, step: int | None) -> list[Mapping[str, Any]]:
     """Returns the attempts of a run that started before it reached a step."""
     found: list[Mapping[str, Any]] = []
-    for start in Run(folder, strict=False).attempts:
+    for start in run.attempts:
         reached = found[-1].get("step") if found else None
         if step is not None and isinstance(reached, int) and reached >= step:
             break

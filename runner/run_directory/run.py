@@ -67,6 +67,7 @@ class Run:
     Attributes:
         directory: The directory.
         name: The name of the run, by default that of its directory.
+        damage: The errors found so far, by the name of a part or the path of a file.
 
     Raises:
         ConfigError: there is no run in the directory.
@@ -74,7 +75,7 @@ class Run:
 
     def __init__(self, directory: str | Path, *, strict: bool = True) -> None:
         self.directory = Path(directory)
-        self._damage: dict[str, str] = {}  # by part
+        self.damage: dict[str, str] = {}
         self._strict = strict
         self.name = self.directory.name or str(self.directory)
         if not is_run(self.directory):
@@ -88,7 +89,7 @@ class Run:
     @property
     def problems(self) -> list[str]:
         """The errors found so far."""
-        return list(dict.fromkeys(self._damage.values()))
+        return list(dict.fromkeys(self.damage.values()))
 
     def note(self, part: str, error: Exception) -> None:
         """Adds an error in one part to `problems`.
@@ -100,7 +101,7 @@ class Run:
             if isinstance(error, RunnerError | OSError):
                 raise error
             raise RunnerError(f"{self.directory} is damaged: {error}") from error
-        self._damage[part] = str(error).partition("\n")[0] or type(error).__name__
+        self.damage[part] = str(error).partition("\n")[0] or type(error).__name__
 
     @_part(empty=None)
     def status(self) -> Status | None:
@@ -123,7 +124,7 @@ class Run:
             seen, failures = self.status, self.failures
         except RunnerError as error:
             return State.DAMAGED, str(error)
-        if wrong := self._damage.get("status") or self._damage.get("failures"):
+        if wrong := self.damage.get("status") or self.damage.get("failures"):
             return State.DAMAGED, wrong
         return state_of(self.directory, seen, failures)
 
@@ -382,9 +383,9 @@ class Run:
         try:
             return files.read_json_lines(path)
         except ValueError as error:
-            self.note(name, RunnerError(f"{error}: repair or delete the line"))
+            self.note(str(path), RunnerError(f"{error}: repair or delete the line"))
         except OSError as error:
-            self.note(name, error)
+            self.note(str(path), error)
         return _readable(path)
 
 

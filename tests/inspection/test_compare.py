@@ -175,7 +175,7 @@ def test_damaged_files_are_told_and_end_nothing(compared, pair):
     shown, _ = compared(*pair, code=5)
     assert "ckpt-20.index is damaged" in shown
     says(shown, "cut short")
-    assert "train.jsonl cannot be compared" in shown
+    says(shown, "train.jsonl compared part")
 
 
 def test_runs_of_different_tasks_and_hostile_names(compared, tmp_path):
