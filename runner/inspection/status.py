@@ -60,7 +60,7 @@ def _found(board: progress.Board, root: Path) -> list[Line]:
     if _is_one(root):
         lines = [each for each in lines if each.row.folder == root]
     if not lines:
-        raise ConfigError(f"--model_dir={root}: no run here")
+        raise ConfigError("{model_dir} has no run", model_dir=str(root))
     return lines
 
 
