@@ -41,14 +41,15 @@ def mapped(
         return
     forks = multiprocessing.get_context("fork")
     try:
-        with futures.ProcessPoolExecutor(processes, forks, _leave_signals_alone) as pool:
+        with futures.ProcessPoolExecutor(processes, forks, _serve) as pool:
             yield from pool.map(function, items, chunksize=at_once)
     except process.BrokenProcessPool as error:
         raise RunnerError("a process was killed, perhaps because memory ran out") from error
 
 
-def _leave_signals_alone() -> None:
-    """Removes the handlers of the process that was forked, which ends this one."""
+def _serve() -> None:
+    """Leaves signals to the process that was forked, and ends with it."""
+    signals.die_with_parent()
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

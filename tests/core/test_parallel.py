@@ -4,7 +4,9 @@ import json
 import os
 import subprocess
 import sys
+import time
 
+import psutil
 import pytest
 from wording import says
 
@@ -54,3 +56,20 @@ def test_one_process_computes_few_items_or_what_cannot_be_forked(items, before):
 
 def test_a_killed_process_is_told():
     says(computed([-1, *range(500)], code=1), "RunnerError killed memory")
+
+
+def test_they_end_with_a_killed_process(tmp_path):
+    log = tmp_path / "processes"
+    note = f"open({str(log)!r}, 'a').write(f'{{os.getpid()}} ')"
+    program = f"ITEMS = {list(range(9000))}\n{PROGRAM}".replace("time.sleep(0.001)", note)
+    started = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.DEVNULL)
+    while not log.exists():
+        time.sleep(0.01)
+    started.kill()
+    started.wait()
+    read = set(map(int, log.read_text().split()))
+    end = time.monotonic() + 60
+    while any(psutil.pid_exists(each) for each in read) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert read
+    assert not [each for each in read if psutil.pid_exists(each)]
