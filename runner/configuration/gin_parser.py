@@ -9,6 +9,7 @@ import dataclasses
 import io
 import math
 import re
+import shlex
 import tokenize
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -27,6 +28,7 @@ EXPERIMENTS = PACKAGE.parent / "experiments"
 _MOST_STATEMENTS = 5_000
 _LONGEST_LABEL = 300
 _LONGEST_LINE = 1000
+_SHORT = re.compile(r"[\w./]+=\S")
 _BARE = re.compile(r"[A-Za-z_./~][\w./:~+*-]*")
 _LITERALS = {"true": "True", "false": "False", "none": "None", "null": "None"}
 
@@ -76,9 +78,13 @@ class Source:
 
     @classmethod
     def flag(cls, text: str) -> "Source":
-        """Returns the source for one `--gin_params`."""
+        """Returns the source for one `--gin_params`, named by its short form if there is one."""
+        shown = words.shortened(text, _LONGEST_LABEL)
         quote = "'" if '"' in text else '"'
-        label = f"--gin_params {quote}{words.shortened(text, _LONGEST_LABEL)}{quote}"
+        label = f"--gin_params {quote}{shown}{quote}"
+        if _SHORT.match(text):
+            flag = f"--gin.{shown}"
+            label = flag if shlex.quote(flag) == flag else f"{quote}{flag}{quote}"
         return cls(label, Path.cwd(), is_file=False)
 
     def place(self, line: int) -> str:

@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import json
+import shlex
 import subprocess
 import sys
 import threading
@@ -924,7 +925,9 @@ def test_a_mistake_is_named_with_its_place_and_what_was_meant(folder, lines, sai
 def test_a_mistake_on_the_command_line_is_named_by_its_flag(param, said):
     with pytest.raises(ConfigError) as caught:
         config.validate(config.load(["exp.gin"], [param]), trains=True, evaluates=True)
-    assert str(caught.value).startswith(f'--gin_params "{param}": ')
+    flag = f"--gin.{param}"
+    shown = flag if shlex.quote(flag) == flag else f'"{flag}"'
+    assert str(caught.value).startswith(f"{shown}: ")
     says(str(caught.value), said)
 
 

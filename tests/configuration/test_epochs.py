@@ -370,7 +370,7 @@ def test_giving_both_is_refused_with_both_places(tmp_path):
         )
     says(
         str(error.value),
-        "toy.gin:15 TrainerConfig.summary_interval --gin_params EpochsConfig.summary_interval=1",
+        "toy.gin:15 TrainerConfig.summary_interval --gin.EpochsConfig.summary_interval=1",
     )
 
 

@@ -155,7 +155,7 @@ def test_it_is_locked_with_the_rest():
 def test_mistakes_are_refused_where_they_are_written(params, said):
     message = refusal(*params)
     says(message, said)
-    assert "--gin_params" in message
+    assert "--gin" in message
 
 
 @pytest.mark.parametrize(

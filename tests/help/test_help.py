@@ -157,7 +157,7 @@ def test_a_module_of_ones_own_needs_no_gin_file(capsys, own_task):
     [
         (["--help=TrainerConfig.train_steps"], "Now 2000 (experiments/digits.gin:"),
         (["--help=ImageData.global_batch_size"], "; validation/: 360 (experiments/digits.gin:"),
-        (["--help=run.seed", "--gin.RunConfig.seed=5"], "Now 5 (--gin_params"),
+        (["--help=run.seed", "--gin.RunConfig.seed=5"], "Now 5 (--gin.RunConfig.seed=5)"),
         (["--help=run.seed", "--params_override=run.seed=6"], "Now 6 (--params_override"),
         (["--help=run.seed", "--config_file=a.yaml"], "Now 7 (a.yaml:2)."),
         (

@@ -277,7 +277,7 @@ def test_each_change_says_where_the_new_value_is_written(tmp_path):
     assert said[1].startswith("  trainer.optimizer_config.optimizer: sgd(")
     assert said[1].endswith(" (toy.gin:7)")
     assert said[2] == f"  {rate}: 0.1 -> 0.2 (toy.gin:9)"
-    assert said[3] == '  run.seed: 0 -> 1 (--gin_params "RunConfig.seed=1")'
+    assert said[3] == "  run.seed: 0 -> 1 (--gin.RunConfig.seed=1)"
     assert len(said) == 5  # train_steps may change
     assert any("train_steps: 40 -> 80 (toy.gin:6)" in note for note in check(run, now, allow=True))
 
@@ -404,8 +404,8 @@ def test_a_change_of_an_evaluation_set_says_where_it_is_written(tmp_path):
         check(run, config.load(["toy.gin"], more))
     said = str(error.value).splitlines()[1:-1]
     assert said == [
-        f'  run.evaluation_sets[1].share: 1.0 -> 0.5 (--gin_params "{more[0]}")',
-        f'  run.evaluation_sets[b].share: 1.0 -> 0.25 (--gin_params "{more[1]}")',
+        f"  run.evaluation_sets[1].share: 1.0 -> 0.5 (--gin.{more[0]})",
+        f"  run.evaluation_sets[b].share: 1.0 -> 0.25 (--gin.{more[1]})",
     ]
 
 
