@@ -64,6 +64,7 @@ def test_they_end_with_a_killed_process(tmp_path):
     program = f"ITEMS = {list(range(9000))}\n{PROGRAM}".replace("time.sleep(0.001)", note)
     started = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.DEVNULL)
     while not log.exists():
+        assert started.poll() is None
         time.sleep(0.01)
     started.kill()
     started.wait()
