@@ -185,7 +185,8 @@ def test_probabilities_of_a_users_models_are_averaged(
     [
         (["--runs={0}"], "ensemble members"),
         (["--runs={0},{0}"], "0-x twice"),
-        (["--runs={0},{1}/nothing"], "nothing study params.yaml"),
+        (["--runs={0},{1}/nothing"], "nothing not exist"),
+        (["--runs={0},{1}/train"], "train study params.yaml"),
         (["--runs={0},{1}", "--data=tset"], "--data=tset data"),
         (["--runs={0},{1}", "--select=0"], "--select=0 1"),
         (["--runs={0},{1}", "--metric=loss"], "--metric no effect without --select"),
