@@ -150,11 +150,9 @@ def test_a_command_about_a_run_takes_its_configuration_from_its_folder(digits, c
 
 
 def test_without_a_configuration_there_is_nothing_to_run(tmp_path, capsys):
-    for flags in ([f"--model_dir={tmp_path}"], [f"--model_dir={tmp_path}/new"]):
-        assert main.main(["--mode=predict", *flags]) == 2
-        said = capsys.readouterr().err
-        assert "--gin_file" in said
-        assert "config.gin" in said
+    for folder, why in ((tmp_path, "config.gin"), (tmp_path / "new", "new not exist")):
+        assert main.main(["--mode=predict", f"--model_dir={folder}"]) == 2
+        says(capsys.readouterr().err, f"--gin_file {why}")
     (tmp_path / "config.gin").touch()
     anew = ["--mode=train", f"--model_dir={tmp_path}", f"--overwrite={tmp_path.name}"]
     assert main.main(anew) == 2
