@@ -4,6 +4,7 @@ import errno
 import os
 from pathlib import Path
 
+from runner.core import spelling
 from runner.errors import RunnerError
 
 PARAMS = "params.yaml"
@@ -82,10 +83,14 @@ def has(folder: Path, name: str) -> bool:
 
 
 def no_directory(path: Path) -> str:
-    """Returns `does not exist` or `is a file, not a directory`, or "" for a directory."""
+    """Returns `does not exist`, `is a file, not a directory`, or "" for a directory."""
     if path.is_dir():
         return ""
-    return "is a file, not a directory" if path.exists() else "does not exist"
+    if path.exists():
+        return "is a file, not a directory"
+    beside = path.parent.iterdir() if path.parent.is_dir() else ()
+    names = [each.name for each in beside if each.is_dir() and not each.name.startswith(".")]
+    return f"does not exist{spelling.did_you_mean(path.name, names)}"
 
 
 def params(folder: Path) -> Path:

@@ -248,14 +248,19 @@ def test_damage_is_named_and_the_rest_is_shown(tmp_path, shown):
 
 @pytest.mark.parametrize(
     ("made", "said"),
-    [(None, "not exist"), (".", "no run"), ("file", "not directory")],
+    [
+        (None, "not exist"),
+        ("nowere", "not exist mean 'nowere'"),
+        ("nowhere", "no run"),
+        ("file", "not directory"),
+    ],
 )
 def test_a_folder_without_runs(tmp_path, capsys, made, said):
     folder = tmp_path / "nowhere"
     if made == "file":
         folder.write_text("")
     elif made:
-        folder.mkdir()
+        (tmp_path / made).mkdir()
     assert main.main(["--mode=status", f"--model_dir={folder}"]) == 2
     says(capsys.readouterr().err, said)
 
