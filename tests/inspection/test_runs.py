@@ -18,7 +18,7 @@ from wording import says
 
 from runner import main
 from runner.core import layout
-from runner.inspection import rows
+from runner.inspection import folders, rows
 from runner.run_directory import claim
 from runner.run_directory.run import Run
 from runner.studies import trial
@@ -292,6 +292,18 @@ def test_many_runs_are_read_by_several_processes_with_the_same_result(runs, tmp_
         (row.name, row.state, row.train["training_loss"]) for row in alone
     ]
     assert [row["run"] for row in found if row["state"] == "damaged"] == ["77"]
+
+
+@pytest.mark.parametrize("is_cached", [False, True])
+def test_a_run_that_is_removed_after_it_was_found_is_left_out(runs, monkeypatch, is_cached):
+    for name in "ab":
+        folders_of_runs.make(runs / name)
+    if is_cached:
+        rows.below(runs)
+    found = list(folders.runs(runs))
+    shutil.rmtree(runs / "a")
+    monkeypatch.setattr(folders, "runs", lambda _: found)
+    assert [row.name for row in rows.below(runs)] == ["b"]
 
 
 def test_nothing_is_written_where_the_runs_are(shown, runs):
