@@ -29,7 +29,7 @@ _MOST_STATEMENTS = 5_000
 _LONGEST_LABEL = 300
 _LONGEST_LINE = 1000
 _SHORT = re.compile(r"[\w./]+=\S")
-_BARE = re.compile(r"[A-Za-z_./~][\w./:~+*-]*")
+_BARE = re.compile(r"[^\s'\"#@%][^\s'\"#]*")
 _LITERALS = {"true": "True", "false": "False", "none": "None", "null": "None"}
 
 

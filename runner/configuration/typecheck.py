@@ -143,8 +143,13 @@ def describe(hint: Any) -> str:
 
 
 def is_text(hint: Any) -> bool:
-    """Returns whether an annotation allows only strings and possibly None."""
-    return {*(typing.get_args(hint) or (hint,))} - {None, type(None)} == {str}
+    """Returns whether an annotation names `str`, and no other type that is written as one word."""
+    is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    kinds = typing.get_args(hint) if is_union else (hint,)
+    others = (each for each in kinds if each not in (str, None, type(None)))
+    return str in kinds and all(
+        dataclasses.is_dataclass(each) or typing.get_origin(each) in _SEQUENCES for each in others
+    )
 
 
 def may_be_text(hint: Any) -> bool:

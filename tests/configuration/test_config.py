@@ -939,6 +939,14 @@ def test_a_word_on_the_command_line_is_a_string_where_only_that_is_allowed(param
     assert made.runtime.tpu == "gs://a/b-1"
 
 
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("word", ["12:00:00", "10.0.0.1:6379", "{name}-a", "a,b", "[0.1", "x=1"])
+def test_any_word_on_the_command_line_may_be_a_string(word):
+    paths = f"train/shapes.DataConfig.input_path={word}"
+    made = config.load(["exp.gin"], [f"RunConfig.notes={word}", paths])
+    assert (made.run.notes, made.task.train_data.input_path) == (word, word)
+
+
 def test_all_mistakes_of_a_kind_are_named_at_once(folder):
     assert len(complaints(folder, "A.x = 1", "MLP.dropout = 'a'", "TrainerConfig.a = 1")) == 3
     assert (
