@@ -226,7 +226,8 @@ class EvaluatorConfig(base_config.Config):
 
     name: str = setting(
         "",
-        "The evaluator's name. Its directory is `eval-<name>`. Empty: the name of the mode.",
+        "The evaluator's name. Its directory is `eval-<name>`. Empty: `continuous` for the mode "
+        "`continuous_eval`, `once` for `eval`.",
         allowed=OPTIONAL_NAME,
     )
     policy: str = setting(

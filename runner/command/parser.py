@@ -45,6 +45,7 @@ Exit codes:
   4    an export was rejected
   5    the compared runs differ
   6    a job gave up after several attempts without a step
+  7-9  the candidate is worse, equivalent or undecided (decide)
   130  stopped by SIGINT; everything is saved, rerun the command to continue
   143  preempted by SIGTERM; everything is saved, rerun the command to continue
 """

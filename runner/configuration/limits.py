@@ -20,14 +20,14 @@ def validation_batches(experiment: Any) -> int:
 
 
 def describe(experiment: Any, *, trains: bool, evaluates: bool) -> Iterator[str]:
-    """Yields a line for each limit that applies, to mark the results as those of a trial."""
+    """Yields a line for each limit that applies, to mark the results as limited."""
     limits = of(experiment)
     if trains and (number := limits.get("train")):
         what = "its first batch" if number == 1 else f"its first {number:,} batches"
-        yield f"trial run: training repeats {what} (RunConfig.limit_train)"
+        yield f"limited run: training repeats {what} (RunConfig.limit_train)"
     if evaluates and (number := limits.get("evaluation")):
         what = "the first batch" if number == 1 else f"the first {number:,} batches"
-        yield f"trial run: evaluations use only {what} (RunConfig.limit_evaluation)"
+        yield f"limited run: evaluations use only {what} (RunConfig.limit_evaluation)"
 
 
 def check_training(data: Any, limit: int) -> None:

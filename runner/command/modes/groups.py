@@ -103,7 +103,7 @@ class Experiment(Launch):
     gin_file: Sequence[str] = option(
         (),
         "a gin file, searched for in the working directory, then among the bundled experiments. "
-        "Repeatable, applied in order. Default: config.gin of the run in --model_dir",
+        "Repeatable, applied in order. Default: config.gin of the run in --model_dir, if any",
         "FILE",
         repeated=True,
         shell=True,
