@@ -57,9 +57,22 @@ def check(
             _check_foreign(each, own, handover.metrics_of(model_dir, each.source))
         elif own is not None and each.metric not in own:
             raise ConfigError(_missing(each, f"the evaluation produces {', '.join(own)}", own))
-    if not evaluates:
-        _refuse_idle(config)
     return own
+
+
+def check_idle(config: Experiment) -> None:
+    """Checks that no rule needs evaluations of a process that trains without evaluating.
+
+    Raises:
+        ConfigError: one does, so it would have no effect.
+    """
+    for rule in (config.run.early_stopping, config.run.plateau):
+        if (rule.higher or rule.lower) and not rule.source:
+            name = type(rule).__name__
+            raise ConfigError(
+                f"{name} has no effect: this mode does not evaluate. Name the evaluator that does "
+                f"in {name}.source, or use the mode train_and_eval"
+            )
 
 
 def produced(
@@ -151,17 +164,6 @@ def _check_foreign(each: _Watched, own: list[str] | None, known: list[str] | Non
             "start the evaluator first if it has other metrics"
         )
         raise ConfigError(_missing(each, produces, own))
-
-
-def _refuse_idle(config: Experiment) -> None:
-    """Rejects rules that depend on evaluations that no process performs."""
-    for rule in (config.run.early_stopping, config.run.plateau):
-        if (rule.higher or rule.lower) and not rule.source:
-            name = type(rule).__name__
-            raise ConfigError(
-                f"{name} has no effect: this mode does not evaluate. Name the evaluator that does "
-                f"in {name}.source, or use the mode train_and_eval"
-            )
 
 
 def _missing(each: _Watched, produces: str, names: list[str]) -> str:

@@ -98,11 +98,22 @@ def scheduled(optimizer: tf_keras.optimizers.Optimizer, scale: Scale, step: int)
     return rate
 
 
+def current(optimizer: tf_keras.optimizers.Optimizer, step: int) -> float:
+    """The learning rate at a step, with its scale."""
+    return _at(keras_internals.learning_rate(optimizers.innermost(optimizer)), step)
+
+
 def rates(optimizer: tf_keras.optimizers.Optimizer, steps: Sequence[int]) -> list[float]:
     """The schedule's learning rates at some steps, without the scale."""
     rate = keras_internals.learning_rate(optimizers.innermost(optimizer))
     rate = rate.scheduled if isinstance(rate, ScaledRate) else rate
-    return [float(rate(tf.constant(step, tf.int64)) if callable(rate) else rate) for step in steps]
+    return [_at(rate, step) for step in steps]
+
+
+def _at(rate: Any, step: int) -> float:
+    if isinstance(rate, tf.Variable):  # with several replicas, `float` does not accept it
+        return float(rate.numpy())
+    return float(rate(tf.constant(step, tf.int64)))
 
 
 class Constants:

@@ -75,6 +75,8 @@ def rehearse(
 
 def _training(call: Call, scratch: Path, *, evaluates: bool) -> dict[str, Any]:
     experiment, model_dir = call.config, call.model_dir
+    if not evaluates:
+        metric_names.check_idle(experiment)
     small = dataclasses.replace(call, model_dir=scratch, train_actions=(), eval_actions=())
     matters = unused_values.concerned(experiment, evaluates=evaluates)
     with unused_values.Reads(experiment, matters) as reads:

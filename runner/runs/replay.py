@@ -8,14 +8,14 @@ batches in the same order. It stops before the last step, whose batch is saved.
 
 import dataclasses
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from runner import config
+from runner import config, run_config
 from runner.checkpoints import checkpoint_files
 from runner.configuration import multitask, sections
 from runner.core import closing, console, files, layout
@@ -59,13 +59,14 @@ def replay(
         raise ConfigError(f"{output} already exists; {{overwrite}} replaces it", overwrite=True)
     with tempfile.TemporaryDirectory(prefix="runner-") as scratch:
         folder = Path(scratch)
-        source = _copied(call.model_dir, experiment, folder, before=first)
+        past = _history(call.model_dir, first, last)
+        source = _copied(call.model_dir, experiment, folder, past, before=first)
         said = f"step {source:,}" if source else "the start (no earlier checkpoint is left)"
         console.say(f"replaying steps {first:,} to {last:,} from {said}")
         inside = dataclasses.replace(call, config=experiment, model_dir=folder)
         run = open_run.open_run(inside, policies.of(experiment, evaluates=False))
         with closing.closing(run):
-            replayed = _Replay(run, call.model_dir)
+            replayed = _Replay(run, call.model_dir, [row for row in past if row.step > source])
             replayed.train_to(first - 1)
             rows = [replayed.step(step, apply=step < last) for step in range(first, last + 1)]
             output.mkdir(parents=True, exist_ok=True)
@@ -91,33 +92,51 @@ def replay(
 class _Replay:
     """Trains a run's steps again in a separate directory.
 
+    Args:
+        run: The run in the separate directory.
+        model_dir: The directory of the run that it repeats.
+        ahead: The rows of that run after the step at which `run` starts.
+
     Attributes:
         verdicts: The comparisons of its weights with the run's own checkpoints, in words.
         is_same: Whether they were all equal, or None without any comparison.
     """
 
-    def __init__(self, run: training_run.TrainingRun, model_dir: Path) -> None:
+    def __init__(
+        self, run: training_run.TrainingRun, model_dir: Path, ahead: Iterable[records.Record]
+    ) -> None:
         self._state = run.state
         self._trainer = run.state.trainer
         self._own = {
             checkpoint_files.step_in(path.name): path for path in checkpoint_files.there(model_dir)
         }
+        self._ahead = sorted(ahead, key=lambda row: row.step)
         self._batch: Any = None
         self.verdicts: list[str] = []
         self.is_same: bool | None = None
 
     def train_to(self, step: int) -> None:
         """Trains without inspection, as the run did."""
-        if left := step - self._trainer.step:
-            self._trainer.brake.sound.assign(True)
-            self._trainer.train(tf.constant(left))
+        for end in sorted({step, *(row.step for row in self._ahead if row.step < step)}):
+            if left := end - self._trainer.step:
+                self._trainer.brake.sound.assign(True)
+                self._trainer.train(tf.constant(left))
+            self._decide()
         self._compare(step)
+
+    def _decide(self) -> None:
+        """Takes the decisions that the run took at this step."""
+        now = [row for row in self._ahead if row.step <= self._trainer.step]
+        if now:
+            self._ahead = self._ahead[len(now) :]
+            self._state.repeat(now)
 
     def step(self, step: int, *, apply: bool) -> dict[str, Any]:
         """Inspects a step. Trains it only if `apply`."""
+        self._decide()
         built = self._trainer
         self._batch = built.draw()
-        rate = float(self._state.rates([step - 1])[0])
+        rate = self._state.learning_rate(step - 1)
         self._state.save()
         seen = observer.observe(built, self._batch)
         op = ""
@@ -193,14 +212,30 @@ def _as_it_was(model_dir: Path, first: int, last: int) -> config.Experiment:
     quiet = {"tensorboard": False, "writers": (), "actions": (), "notify": "", "system_seconds": 0}
     made.override({"run": {**quiet, "pause_at": 0, "async_checkpoints": False}})
     made.trainer.recovery_max_trials = min(made.trainer.recovery_max_trials, 0)
+    made.run.early_stopping = run_config.EarlyStoppingConfig()
     return made
 
 
-def _copied(model_dir: Path, experiment: config.Experiment, folder: Path, *, before: int) -> int:
+def _history(model_dir: Path, first: int, last: int) -> list[records.Record]:
+    """Returns the rows that the run had when it first trained these steps."""
+    return [
+        row
+        for row in Run(model_dir).history
+        if row.step < last and not (isinstance(row, records.Rollback) and row.found > first)
+    ]
+
+
+def _copied(
+    model_dir: Path,
+    experiment: config.Experiment,
+    folder: Path,
+    rows: Iterable[records.Record],
+    *,
+    before: int,
+) -> int:
     """Links the newest checkpoint before a step into `folder`, with its logs. Returns its step."""
     best = list(policies.of(experiment).best_folders)
     there = {step: path for path in _checkpoints(model_dir, best) if (step := _step(path)) < before}
-    rows = [row for row in Run(model_dir).history if _came_before(row, before)]
     step = max(there, default=0)
     if there:
         copied = folder / there[step].name
@@ -212,7 +247,10 @@ def _copied(model_dir: Path, experiment: config.Experiment, folder: Path, *, bef
             files.copy(model_dir / name, folder / name)
     copy = history.History(folder / layout.HISTORY)
     for row in rows:
-        copy.append(row)
+        if row.step <= step:
+            copy.append(row)
+    if evaluator := experiment.run.plateau.source:
+        layout.evaluator(folder, evaluator).mkdir()  # else the log would say that it is missing
     return step
 
 
@@ -224,11 +262,6 @@ def _checkpoints(model_dir: Path, best: list[str]) -> list[Path]:
 
 def _step(path: Path) -> int:
     return checkpoint_files.step_in(path.name) or 0
-
-
-def _came_before(row: records.Record, step: int) -> bool:
-    """Returns whether the run had this row when it first trained `step`."""
-    return row.step < step and not (isinstance(row, records.Rollback) and row.found > step)
 
 
 def _named(batch: Any, *path: str) -> Iterator[tuple[str, np.ndarray]]:

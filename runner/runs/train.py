@@ -6,6 +6,7 @@ from runner import config
 from runner.configuration import printing, unused_values
 from runner.core import closing, console, schedule
 from runner.devices import team
+from runner.evaluation import metric_names
 from runner.history import policies, records
 from runner.reporting import hparams, system_metrics
 from runner.run_directory import input_shards, overwrite, session, status
@@ -19,6 +20,8 @@ from runner.training import controller
 
 def train(call: Call, resuming: Resuming, *, evaluates: bool) -> Outcome:
     """Trains to the last step, from the newest checkpoint if there is one."""
+    if not evaluates:
+        metric_names.check_idle(call.config)
     with workers.joined(call) as joined:
         if team.current().follows:
             return follow.train(joined, evaluates=evaluates)

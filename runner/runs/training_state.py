@@ -97,6 +97,16 @@ class TrainingState:
         with team.current().together("feed", step, self.history.reading):
             self.trainer.feed(self.inputs(step))
 
+    def repeat(self, rows: Sequence[records.Record]) -> None:
+        """Takes over rows that the run has for this step, with the decisions in them."""
+        before = self.history.reading
+        for row in rows:
+            self.history.append(row)
+        self.decisions = self.decisions.again()
+        self._decided()
+        if self.history.reading != before:
+            self.trainer.feed(self.inputs(self.trainer.step))
+
     def put_back(self, step: int) -> None:
         """Restores the checkpoint of `step`, but not the logs and inputs."""
         self._restore(self.store.path(step))
@@ -113,8 +123,12 @@ class TrainingState:
         return self._decided()
 
     def rates(self, steps: Sequence[int]) -> Sequence[float]:
-        """Returns the scheduled learning rates at some steps."""
+        """Returns the scheduled learning rates at some steps, without the drops of a plateau."""
         return learning_rate.rates(self.trainer.optimizer, steps)
+
+    def learning_rate(self, step: int) -> float:
+        """Returns the learning rate at a step."""
+        return learning_rate.current(self.trainer.optimizer, step)
 
     def _decided(self) -> str | None:
         scale = self.decisions.rate_scale

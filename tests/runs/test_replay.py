@@ -13,6 +13,7 @@ import runner
 from runner import main
 from runner.checkpoints import checkpoint_files
 from runner.errors import ConfigError, DivergedError
+from runner.history import history, records
 from runner.runs import replay
 from runner.runs.call import Call
 
@@ -49,6 +50,50 @@ def test_the_steps_are_the_runs_own(tmp_path):
     batch = np.load(output / "batch-22.npz")
     assert sorted(array.shape for array in batch.values()) == [(8,), (8, 4)]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*before, "replay"])
+
+
+@pytest.mark.parametrize(("kind", "kept"), [("constant", 5), ("constant", 1), ("exponential", 1)])
+def test_the_learning_rate_is_the_runs_own_after_a_drop(tmp_path, kind, kept):
+    schedules = {
+        "constant": {"learning_rate": 1e-12},
+        "exponential": {"initial_learning_rate": 1e-12, "decay_steps": 10, "decay_rate": 0.9},
+    }
+    trainer = {
+        "summary_interval": 1,
+        "validation_interval": 10,
+        "max_to_keep": kept,
+        "optimizer_config": {"learning_rate": {"type": kind, kind: schedules[kind]}},
+    }
+    run = {
+        "plateau": {"higher": ("accuracy",), "factor": 0.1},
+        "early_stopping": {"higher": ("accuracy",), "patience": 9},
+    }
+    runtime = {"distribution_strategy": "mirrored"}
+    config = toy.experiment({"trainer": trainer, "run": run, "runtime": runtime})
+    runner.run(config, tmp_path, "train_and_eval")
+    results = replayed(tmp_path, (21, 32))
+    assert results["same_as_the_run"] is (True if kept > 1 else None)
+    logged = [json.loads(line) for line in (tmp_path / "train.jsonl").read_text().splitlines()]
+    own = {row["step"]: row["learning_rate"] for row in logged}
+    assert own[32] < own[21] / 5
+    found = {row["step"]: row["learning_rate"] for row in rows(tmp_path / "replay" / "21-32")}
+    assert found == pytest.approx({step: own[step] for step in found})
+
+
+def test_drops_of_an_evaluator_are_repeated(tmp_path, capsys):
+    evaluator = history.History(tmp_path / "eval-side" / "history.jsonl")
+    for step in (5, 10, 15):
+        row = records.Evaluation(step, {"accuracy": 0.5}, 0.1, 0.0, f"ckpt-{step}")
+        evaluator.append(row)
+    plateau = {"higher": ("accuracy",), "factor": 0.1, "source": "side", "tolerance": 2}
+    trainer = {"max_to_keep": 1, "summary_interval": 1, "best_checkpoint_eval_metric": ""}
+    config = toy.experiment({"trainer": trainer, "run": {"plateau": plateau}})
+    runner.run(config, tmp_path, "train")
+    capsys.readouterr()
+    replayed(tmp_path, (19, 25))
+    assert "side" not in capsys.readouterr().err
+    found = [row["learning_rate"] for row in rows(tmp_path / "replay" / "19-25")]
+    assert found == pytest.approx([0.01] * 2 + [0.001] * 5)
 
 
 def test_from_a_checkpoint_to_a_batch_that_broke_the_run(tmp_path, poisoned):
