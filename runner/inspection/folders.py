@@ -67,7 +67,7 @@ def _stamps(entries: list[os.DirEntry[str]]) -> dict[str, tuple[int, int]]:
     """Returns the stamps of files that describe a run, which excludes checkpoints."""
     found = {}
     for each in entries:
-        if each.name.endswith((".json", ".jsonl", ".yaml")):
+        if each.name.endswith((".json", ".jsonl", ".yaml", ".txt")):
             try:
                 facts = each.stat()
             except OSError:

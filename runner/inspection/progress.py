@@ -152,7 +152,7 @@ class Board:
         pace = _pace(run.status.spent if run.status else None) or row.rate
         hosts = (run.workers or {}).get("hosts")
         workers = len(hosts) if hosts else 1
-        return Line(row, state, run.reached, pace, sign, workers=workers, job=run.submission)
+        return Line(row, state, run.step, pace, sign, workers=workers, job=run.submission)
 
 
 def _pace(spent: Mapping[str, float] | None) -> float | None:

@@ -29,7 +29,7 @@ _RATE = "steps_per_second"
 
 _READ = (
     *(layout.PARAMS, layout.RESOLVED, layout.GIN, layout.RUN, layout.STATUS, layout.HISTORY),
-    *(layout.TRAINING_ROWS, layout.TRIAL, layout.ATTEMPTS),
+    *(layout.TRAINING_ROWS, layout.TRIAL, layout.ATTEMPTS, layout.STEP),
 )
 """The files that are read, in addition to those of evaluators."""
 

@@ -8,7 +8,6 @@
 Each part is read when it is first accessed, and then cached.
 """
 
-import contextlib
 import functools
 import math
 import re
@@ -128,19 +127,13 @@ class Run:
             return State.DAMAGED, wrong
         return state_of(self.directory, seen, failures)
 
-    @property
+    @functools.cached_property
     def step(self) -> int:
-        """The last training step."""
-        if self.status:
-            return self.status.step
-        return int(self.newest_rows[-1].get("step", 0)) if self.newest_rows else 0
-
-    @property
-    def reached(self) -> int:
-        """The last training step known to be completed. Right even after a kill, unlike `step`."""
-        with contextlib.suppress(OSError, ValueError):
-            return int((self.directory / layout.STEP).read_bytes())
-        return max([self.step, *(int(row.get("step", 0)) for row in self.newest_rows[-1:])])
+        """The last training step completed, even by a killed run."""
+        step = status.last_step(self.directory, self.status)
+        if step is None:
+            return int(self.newest_rows[-1].get("step", 0)) if self.newest_rows else 0
+        return step
 
     @_part(empty={})
     def params(self) -> Values:
@@ -450,8 +443,8 @@ def run_in(directory: Path) -> Run | None:
 
 
 def reached(directory: Path) -> int:
-    """Returns the last training step known to be completed in a directory, or 0 without a run."""
-    return Run(directory, strict=False).reached if is_run(directory) else 0
+    """Returns the last training step completed in a directory, or 0 without a run."""
+    return Run(directory, strict=False).step if is_run(directory) else 0
 
 
 def is_held(directory: Path) -> bool:

@@ -93,6 +93,20 @@ def _stopped_by(seen: Status) -> str:
     return SIGNAL if seen.state == State.STOPPED and is_signal else ""
 
 
+def last_step(model_dir: Path, seen: Status | None) -> int | None:
+    """Returns the last training step completed, even by a killed run. None if no file has it.
+
+    Args:
+        model_dir: The run's directory.
+        seen: The contents of its status.json, which only an ended attempt keeps up to date.
+    """
+    if seen and seen.ended:
+        return seen.step
+    with contextlib.suppress(OSError, ValueError):
+        return int((model_dir / layout.STEP).read_bytes())
+    return seen.step if seen else None
+
+
 def before(model_dir: Path, note: console.Note = console.say) -> Status | None:
     """Returns the status of the previous attempt, or None. `note` is called if it is damaged.
 
@@ -143,7 +157,7 @@ class StatusFile:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.before = before(model_dir, note)
-        self.step = self.before.step if self.before else 0  # until the first step of this attempt
+        self.step = last_step(model_dir, self.before) or 0  # until the first step of this attempt
         self._path = model_dir / layout.STATUS
         self._step_file: int | None = None
         self._noted = 0.0  # when it was last written

@@ -256,6 +256,16 @@ def test_a_run_that_is_being_written_is_running_and_one_that_was_killed_is_not(s
     assert shown()[1]["states"] == {"preempted": 2}
 
 
+def test_a_killed_run_is_at_its_last_step_and_not_at_its_last_heartbeat(runs):
+    ended = folders_of_runs.make(runs / "ended")
+    killed = folders_of_runs.make(runs / "killed", state="running")
+    assert [row.step for row in rows.below(runs)] == [40, 40]  # of status.json alone
+    for folder in (ended, killed):
+        (folder / layout.STEP).write_text("                  47\n")
+    assert [row.step for row in rows.below(runs)] == [40, 47]
+    assert Run(killed).step == 47
+
+
 def test_what_changed_is_read_again_and_what_is_gone_forgotten(shown, runs, tmp_path):
     for name in "ab":
         folders_of_runs.make(runs / name)

@@ -70,6 +70,15 @@ def test_a_run_that_is_started_again_is_where_it_was_until_it_says_otherwise(tmp
     assert status.read(tmp_path).step == reached(tmp_path) == 45
 
 
+def test_a_run_that_is_started_after_a_kill_is_at_the_last_step_that_was_done(tmp_path):
+    with kept(tmp_path) as file:
+        file.write("running", 40)
+        file.beat(41)
+    assert reached(tmp_path) == 41
+    with kept(tmp_path):
+        assert status.read(tmp_path).step == reached(tmp_path) == 41
+
+
 @pytest.mark.parametrize("state", ["done", "stopped", "preempted", "diverged", "failed"])
 def test_every_state_but_running_is_an_end(tmp_path, state):
     with kept(tmp_path) as file:
