@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+import tensorflow as tf
 import tf_keras
 
 import runner
@@ -100,6 +101,38 @@ def test_the_settings_that_messages_name_are_taken():
         assert fitted["status"] == "rehearsed"
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "every"),
+    [
+        ("arrays", "TrainerConfig", 2),
+        ("arrays", "EpochsConfig", 8),
+        ("dataset", "TrainerConfig", 2),
+    ],
+)
+def test_an_interval_of_the_user_replaces_that_of_the_epoch(kind, name, every):
+    data = (X, Y) if kind == "arrays" else tf.data.Dataset.from_tensor_slices((X, Y)).batch(10)
+    params = [f"{name}.{each}_interval = 2" for each in ("checkpoint", "summary", "validation")]
+    options = {"epochs": 4, "gin_params": params, "verbose": 0}
+    options |= {"batch_size": 10} if kind == "arrays" else {}
+    runner.fit(network(), data, (X, Y), model_dir="run", **options)
+    found = runner.Run("run")
+    assert found.training["step"][0] == found.evaluations[0].step == every
+
+
+def test_a_large_loss_is_trained_as_in_keras():
+    model = network()
+    results = runner.fit(model, X, 1e6 + Y, epochs=1, model_dir="run", verbose=0)
+    assert results["status"] == "done"
+    assert results.history["loss"][0] > 1e6
+
+
+def test_a_model_of_keras_3_that_is_not_compiled_is_named():
+    keras = pytest.importorskip("keras")
+    with pytest.raises(ConfigError) as caught:
+        runner.fit(keras.Sequential([keras.layers.Dense(1)]), X, Y, model_dir="run")
+    assert "optimizer" in str(caught.value)
+
+
 CONFIGURED = ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "Adamax"]
 OPTIMIZERS = [  # each one once in each library: once by its name, and once as an object
     *(("tf_keras", name, None) for name in CONFIGURED[::2]),
@@ -110,6 +143,19 @@ OPTIMIZERS = [  # each one once in each library: once by its name, and once as a
     ("keras", "AdamW", {"weight_decay": 0.1, "clipvalue": 0.5}),
     ("tf_keras", "AdamW", {"weight_decay": 0.1, "global_clipnorm": 0.5}),
     ("keras", "SGD", {"momentum": 0.9, "nesterov": True, "global_clipnorm": 0.5}),
+    ("keras", "SGD", {"loss_scale_factor": 64.0}),
+    ("keras", "SGD", {"momentum": 0.5, "use_ema": True}),
+    ("keras", "Adam", {"use_ema": True, "ema_overwrite_frequency": 2}),
+    ("keras", "Nadam", {}),
+    ("keras", "Ftrl", {}),
+    ("keras", "Lion", {}),
+    ("keras", "Adafactor", {}),
+    ("keras", "Lamb", {}),
+    ("keras", "RMSprop", {"momentum": 0.9, "centered": True, "weight_decay": 0.1}),
+    ("keras", "Adagrad", {"weight_decay": 0.1, "gradient_accumulation_steps": 2}),
+    ("tf_keras", "SGD", {"momentum": 0.5, "use_ema": True}),
+    ("tf_keras", "Ftrl", {}),
+    ("tf_keras", "Lion", {}),
 ]
 
 
@@ -125,6 +171,8 @@ def test_an_optimizer_trains_as_in_keras(library, name, arguments, tmp_path):
     plain, model = network(keras, optimizer()), network(keras, optimizer())
     for _ in range(3):
         plain.train_on_batch(X, Y)
+    if (arguments or {}).get("use_ema"):
+        plain.optimizer.finalize_variable_values(plain.trainable_variables)
     runner.fit(model, (X, Y), model_dir=tmp_path / "run", **SHORT)
     for ours, theirs in zip(model.get_weights(), plain.get_weights(), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)

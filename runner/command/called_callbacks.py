@@ -191,7 +191,9 @@ class CalledCallbacks:
     def _reason(self) -> str | None:
         if not self._stops():
             return None
-        return f"{self._stopped_by or 'a callback'} set model.stop_training"
+        reason = f"{self._stopped_by or 'a callback'} set model.stop_training"
+        self._run.state.decisions.stop_for_good(self._run.step, reason)
+        return reason
 
     def _name_lost_state(self) -> None:
         """Names the callbacks whose attributes change, which the resume has not restored."""
@@ -204,7 +206,7 @@ class CalledCallbacks:
             if changed:
                 console.say(
                     f"callbacks: {type(callback).__name__} changes {', '.join(changed)}, which "
-                    "checkpoints do not have: they began anew when the run was resumed"
+                    "checkpoints do not have: the resume has reset them"
                 )
             else:
                 self._before[id(callback)] = before

@@ -39,6 +39,7 @@ from runner.runs.call import Call, Given, Outcome
 
 _GIN = "supervised.gin"  # it names the task, which the runner does not import
 _BATCH_SIZE = 32  # in supervised.gin
+_ANY_LOSS = "TrainerConfig.loss_upper_bound = 1e999"  # infinite: any finite loss, as in Keras
 _BEST = (
     "TrainerConfig.best_checkpoint_eval_metric = 'validation_loss'",
     "TrainerConfig.best_checkpoint_metric_comp = 'lower'",
@@ -184,7 +185,8 @@ def prepared(
         lasting=not options.get("dry_run"),
     )
     length = _length(train, lengths)
-    plan = fit_callbacks.Plan(evaluates, length.interval, length.epochs, made.optimizer)
+    optimizer = getattr(made, "optimizer", None)  # Keras 3 has none before `compile`
+    plan = fit_callbacks.Plan(evaluates, length.interval, length.epochs, optimizer)
     converted = fit_callbacks.convert(keras.callbacks, plan)
     own = model if made is model else None
     called = called_callbacks.CalledCallbacks(converted.called, own)
@@ -192,7 +194,8 @@ def prepared(
         *begun.bindings(model_dir),
         *_of_model(model, made, gin_params, converted.rate),
         *_of_data(given, lengths, gin_params),
-        *_of_length(length, lengths.validation_freq),
+        *_of_length(length, lengths.validation_freq, gin_params),
+        _ANY_LOSS,
         *(_BEST if evaluates else ()),
         *keras.settings(),
         *converted.bindings(),
@@ -366,22 +369,28 @@ def _length(train: examples.Examples, lengths: fit_arguments.Lengths) -> _Length
     return _Length(length, round(epochs * length))
 
 
-def _of_length(length: _Length, every: int) -> Iterator[str]:
-    """Yields the bindings for a run's length and intervals.
+def _of_length(length: _Length, every: int, own: Sequence[str]) -> Iterator[str]:
+    """Yields the bindings for a run's length and intervals, which must not contradict the user's.
 
     Args:
         length: The length.
         every: The number of epochs between evaluations.
+        own: The user's bindings.
     """
-    counts = {"validation": every, "checkpoint": 1, "summary": 1}
-    if length.end is None:
+    in_epochs = length.end is None
+    if in_epochs:
         yield f"EpochsConfig.train = {length.given}"
-        yield from (f"EpochsConfig.{name}_interval = {n}" for name, n in counts.items())
-        yield from (f"TrainerConfig.{name}_interval = 0" for name in counts)
-        return
-    yield f"TrainerConfig.train_steps = {length.end}"
-    for name, n in counts.items():
-        yield f"TrainerConfig.{name}_interval = {n * length.interval}"
+    else:
+        yield f"TrainerConfig.train_steps = {length.end}"
+    for name, n in {"validation": every, "checkpoint": 1, "summary": 1}.items():
+        steps, epochs = f"TrainerConfig.{name}_interval", f"EpochsConfig.{name}_interval"
+        if _sets(own, steps):
+            yield f"{epochs} = 0"
+        elif in_epochs or _sets(own, epochs):
+            yield f"{steps} = 0"
+            yield f"{epochs} = {n}"
+        else:
+            yield f"{steps} = {n * length.interval}"
 
 
 def _of_steps(stepwise: Sequence[str]) -> Iterator[str]:

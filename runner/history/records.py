@@ -122,12 +122,13 @@ class Corruption(Record):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stop(Record):
-    """A decision based on an evaluator's evaluations: the run stops.
+    """A decision based on an evaluator's evaluations, or of a Keras callback: the run stops.
 
     Attributes:
         step: The step at which it stopped and saved a checkpoint.
-        source: The evaluator's name.
+        source: The evaluator's name, or empty for a callback.
         reason: Why it stopped.
+        end: The configured last step, after which a longer run continues. 0 for an evaluator.
     """
 
     kind = "stop"
@@ -135,6 +136,7 @@ class Stop(Record):
     source: str
     reason: str
     time: float
+    end: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -151,6 +153,23 @@ class Drop(Record):
 
     source: str
     scale: float
+    time: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RateChange(Record):
+    """A constant learning rate that other code, such as a callback, has set.
+
+    Attributes:
+        step: The step from which it applies.
+        rate: The learning rate, before the drops of a plateau.
+        configured: The configured learning rate that it replaces.
+    """
+
+    kind = "rate_change"
+
+    rate: float
+    configured: float
     time: float
 
 
@@ -234,7 +253,7 @@ class Mean(Record):
 KINDS: Mapping[str, type[Record]] = {
     row.kind: row
     for row in (
-        *(Evaluation, Rollback, FreshShuffle, Corruption, Stop, Drop),
+        *(Evaluation, Rollback, FreshShuffle, Corruption, Stop, Drop, RateChange),
         *(Damaged, Failed, Test, Mean),
     )
 }

@@ -138,7 +138,12 @@ def _rows(run: Run) -> list[tuple[Any, str]]:
     """Returns the records of the run and of its evaluators, with words that name the evaluator."""
     by = {source: f" by {source}" if source else "" for source in ("", *run.evaluators)}
     found = {"": run.history, **run.evaluators}
-    return [(row, by[source]) for source, rows in found.items() for row in rows]
+    return [
+        (row, by[source])
+        for source, rows in found.items()
+        for row in rows
+        if not isinstance(row, records.RateChange)  # perhaps one per epoch
+    ]
 
 
 def _drawn(rows: Iterable[tuple[Any, str]], axis: _Axis) -> list[tuple[Any, str]]:
@@ -169,7 +174,8 @@ def _event(row: Any, by: str) -> Event:
         case records.FreshShuffle():
             return Event(row.time, "decision", f"resumed at {at} with newly shuffled inputs")
         case records.Stop():
-            return Event(row.time, "decision", f"stopped at {at} by {row.source}: {row.reason}")
+            said = f" by {row.source}" if row.source else ""
+            return Event(row.time, "decision", f"stopped at {at}{said}: {row.reason}")
         case records.Drop():
             said = f"{row.source} dropped the learning rate to {row.scale:g} of the schedule, {at}"
             return Event(row.time, "decision", said)

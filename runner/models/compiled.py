@@ -1,5 +1,7 @@
 """The arguments of a model's `compile`, in the form that tf_keras's containers take."""
 
+import contextlib
+import contextvars
 import functools
 import inspect
 import re
@@ -17,6 +19,8 @@ from runner.models import keras3
 
 STEPS = ("train_step", "test_step", "compute_loss", "compute_metrics")
 """Methods of a model that replace the computation of its loss and metrics, if it overrides them."""
+
+_are_flat = contextvars.ContextVar("whether labels and weights have one dimension", default=False)
 
 _SPECIAL = ("accuracy", "acc", "crossentropy", "ce")  # they depend on the shapes
 _REDUCTIONS = {
@@ -52,11 +56,33 @@ def of(model: Any) -> Compiled | None:
     found = keras3_internals.compile_arguments(model)
     if found is None:
         return None
-    casting = {
-        name: mapped(value, _casting) if name != "loss_weights" else value
-        for name, value in found.items()
-    }
-    return Compiled(**casting)
+    return Compiled(
+        mapped(found["loss"], _casting),
+        mapped(found["metrics"], _metric),
+        found["loss_weights"],
+        mapped(found["weighted_metrics"], _metric),
+    )
+
+
+@contextlib.contextmanager
+def labels_kept_flat(labels: Any) -> Iterator[None]:
+    """Gives labels [n] to metrics of Keras 3 as they are. tf_keras makes them [n, 1].
+
+    Args:
+        labels: The labels of all outputs. Nothing changes if some of them have another rank.
+    """
+    known = (getattr(part, "shape", None) for part in tf.nest.flatten(labels))
+    token = _are_flat.set(all(shape is not None and shape.rank == 1 for shape in known))
+    try:
+        yield
+    finally:
+        _are_flat.reset(token)
+
+
+def _flat(value: Any) -> Any:
+    """Undoes what tf_keras does to labels and weights of one dimension."""
+    is_expanded = value is not None and value.shape.rank == 2 and value.shape[-1] == 1
+    return tf.squeeze(value, -1) if is_expanded and _are_flat.get() else value
 
 
 def overridden(model: Any) -> list[str]:
@@ -114,7 +140,8 @@ class _Metric(tf_keras.metrics.Metric):
     @tf.autograph.experimental.do_not_convert
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Adds a batch."""
-        self._metric().update_state(y_true, y_pred, sample_weight=sample_weight)
+        weight = _flat(sample_weight)
+        self._metric().update_state(_flat(y_true), y_pred, sample_weight=weight)
         if len(self._metric().variables) != len(self._values):
             self._find()
 
@@ -223,6 +250,23 @@ def _from_keras3(given: Any) -> Any:
             return _Metric(type(given).from_config(given.get_config()))
         except (TypeError, ValueError, NotImplementedError):
             return _Metric(given)
+    return given
+
+
+def _metric(given: Any) -> Any:
+    """Makes a metric of Keras 3 behave as there: its name, and what a function gets."""
+    import keras
+
+    if inspect.isfunction(given):
+
+        @functools.wraps(given)
+        def called(y_true: Any, y_pred: Any) -> Any:
+            return given(_flat(_cast(y_true, y_pred.dtype)), y_pred)
+
+        return called
+    if isinstance(given, str) and given.lower() not in _SPECIAL:
+        kind: Any = getattr(keras.metrics, given, None)
+        return kind(name=given) if isinstance(kind, type) else given
     return given
 
 

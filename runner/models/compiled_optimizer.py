@@ -35,6 +35,7 @@ _ASIDE = {
     "learning_rate",
     "is_legacy_optimizer",
     "jit_compile",
+    "loss_scale_factor",
     "ema_momentum",
     "ema_overwrite_frequency",
 }

@@ -26,7 +26,8 @@ KIND = "keras"
 
 _RATE = "learning_rate"
 _EXCLUDED = "exclude_from_weight_decay"
-_ASIDE = ("name", "is_legacy_optimizer", "jit_compile")  # do not affect the update
+# They do not affect the update. `loss_scale_factor` only undoes what Keras 3 does to the loss.
+_ASIDE = ("name", "is_legacy_optimizer", "jit_compile", "loss_scale_factor")
 
 
 def serialized(given: Any, excluded: Sequence[str] = ()) -> str:
@@ -180,7 +181,8 @@ def _optimizer(text: str, own: Any, rate: Any, variables: Sequence[Any]) -> Any:
     stored = json.loads(text)
     kind: Any = type(own) if type(own).__qualname__ == stored["class_name"] else None
     kind = kind or _class(stored, "")
-    config, excluded = stored["config"], stored.get(_EXCLUDED, ())
+    config = {name: value for name, value in stored["config"].items() if name not in _ASIDE}
+    excluded = stored.get(_EXCLUDED, ())
     if issubclass(kind, tf_keras.optimizers.Optimizer | tf_keras.optimizers.legacy.Optimizer):
         made = kind.from_config({**config, _RATE: rate})
     elif (same := _same_in_tf_keras(kind, config)) is not None:
@@ -194,9 +196,12 @@ def _optimizer(text: str, own: Any, rate: Any, variables: Sequence[Any]) -> Any:
 
 
 def _same_in_tf_keras(kind: type, config: Mapping[str, Any]) -> Any:
-    """The class of tf_keras with the name and the arguments of one of Keras 3, or None."""
+    """The class of tf_keras that updates as one of Keras 3 does with these arguments, or None."""
     found = getattr(tf_keras.optimizers, kind.__name__, None)
     if found is None or not kind.__module__.startswith("keras."):
+        return None
+    # Its averages start at the initial weights, and its Nadam counts each variable as a step.
+    if config.get("use_ema") or found is tf_keras.optimizers.Nadam:
         return None
     known = found().get_config()
     return found if _set(config).keys() <= known.keys() else None
@@ -204,8 +209,8 @@ def _same_in_tf_keras(kind: type, config: Mapping[str, Any]) -> Any:
 
 def _set(config: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of Keras 3 that are set, or that tf_keras has as well."""
-    only_keras3 = ("loss_scale_factor", "gradient_accumulation_steps")
-    return {name: value for name, value in config.items() if name not in only_keras3 or value}
+    accumulation = "gradient_accumulation_steps"  # Keras 3 only
+    return {name: value for name, value in config.items() if name != accumulation or value}
 
 
 def _class(stored: Mapping[str, Any], what: str) -> Any:

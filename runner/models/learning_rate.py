@@ -54,17 +54,30 @@ class ScaledConstant:
         floor: As for `ScaledRate`.
 
     Attributes:
-        rate: The learning rate that the scale multiplies.
+        configured: The configured learning rate.
+        rate: The learning rate that the scale multiplies: the configured one, unless other code,
+            such as a callback, has set another.
     """
 
     def __init__(self, variable: tf.Variable, floor: float = 0.0) -> None:
         self._variable = variable
-        self.rate = float(variable.numpy())
+        self.configured = self.rate = float(variable.numpy())
         self._floor = floor
+        self._scale = 1.0
+        self._assigned = self.rate
 
     def assign(self, scale: float) -> None:
         """Sets the scale. Must be repeated after a restore."""
         self._variable.assign(_scaled(self.rate, scale, self._floor))
+        self._scale, self._assigned = scale, float(self._variable.numpy())
+
+    def changed(self) -> bool:
+        """Takes over a learning rate that other code has set since the last call, if any."""
+        found = float(self._variable.numpy())
+        if found == self._assigned:
+            return False
+        self.rate, self._assigned = found / self._scale, found
+        return True
 
 
 Scale: TypeAlias = "tf.Variable | ScaledConstant"

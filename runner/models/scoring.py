@@ -55,7 +55,8 @@ class Scores:
 
     def update(self, labels: Any, outputs: Any, weight: Any) -> None:
         """Adds a batch."""
-        self._holder.compiled_metrics.update_state(labels, outputs, weight)
+        with compiled.labels_kept_flat(labels):
+            self._holder.compiled_metrics.update_state(labels, outputs, weight)
 
 
 class Trial(NamedTuple):

@@ -43,6 +43,7 @@ class TrainingState:
     log: training_log.TrainingLog
     decisions: decisions.Decisions
     _scale: float = 1.0
+    _noted_after: bool = True  # whether changes after the newest checkpoint are recorded
 
     def begin(self) -> None:
         """Restores the checkpoint to start from, or initializes the weights."""
@@ -60,12 +61,26 @@ class TrainingState:
             LostError: another process has taken over the directory.
         """
         files.check(self.store.path(step))
+        self.note_rate(step)
+        self._noted_after = False
         self.log.flush()
         extents = extra_state.LogExtents(self.history.extent, self.log.step)
         self.trainer.extra_state.logs.capture(extents)
         with team.current().together("commit", step):
             self.trainer.capture_extra_state()
             self.store.commit(step)
+
+    def before_loop(self) -> None:
+        """Records what code has changed since the last checkpoint, if that is of this step."""
+        if not self._noted_after:
+            self._noted_after = True
+            self.note_rate(self.trainer.step)
+
+    def note_rate(self, step: int) -> None:
+        """Records the learning rate that other code, such as a callback, has set, if any."""
+        scale = self.rate_scale
+        if isinstance(scale, learning_rate.ScaledConstant) and scale.changed():
+            self.history.append(records.RateChange(step, scale.rate, scale.configured, time.time()))
 
     def save(self) -> Path:
         """Saves a checkpoint of the current state, waits until it is on disk, and returns it."""
@@ -103,7 +118,7 @@ class TrainingState:
         for row in rows:
             self.history.append(row)
         self.decisions = self.decisions.again()
-        self._decided()
+        self._set_rate()
         if self.history.reading != before:
             self.trainer.feed(self.inputs(self.trainer.step))
 
@@ -141,7 +156,15 @@ class TrainingState:
     def _restore(self, path: Path) -> None:
         with self.trainer.constants.restored(restore.step_of(path)):
             self.store.restore(path)
+        self._set_rate()
+
+    def _set_rate(self) -> None:
+        """Sets the learning rate that follows from the history."""
         self._scale = self.decisions.rate_scale
+        if isinstance(self.rate_scale, learning_rate.ScaledConstant):
+            rates = {row.configured: row.rate for row in self.history.of(records.RateChange)}
+            configured = self.rate_scale.configured
+            self.rate_scale.rate = rates.get(configured, configured)
         self.rate_scale.assign(self._scale)
 
     def inputs(self, step: int = 0) -> pipeline.Inputs:

@@ -54,13 +54,15 @@ class Decisions:
         named = experiment.run.stopping_rules
         self._asked = [(rule.name, functions.build(rule)) for rule in named]
         self._expect(model_dir)
+        self._end = experiment.trainer.train_steps
+        self._stopped_for_good = self._was_stopped_for_good()
         self._stopped = self._has_stopped() or self._ask()
         self._scale = self._has_dropped()
 
     @property
     def stop_reason(self) -> str | None:
         """Why the run ends, or None if it continues."""
-        return self._stopped
+        return self._stopped or self._stopped_for_good
 
     @property
     def rate_scale(self) -> float:
@@ -71,6 +73,12 @@ class Decisions:
         """The evaluators that a rule names but that have produced no evaluation."""
         rules_of = ((self._stopping, self._for_stopping), (self._plateau, self._for_plateau))
         return sorted({rule.source for rule, fold in rules_of if rule.source and fold.is_empty})
+
+    def stop_for_good(self, step: int, reason: str) -> None:
+        """Records that a callback stops the run, so that a later attempt does not continue it."""
+        if not self.stop_reason and step < self._end:
+            self._rows.append(records.Stop(step, "", reason, time.time(), self._end))
+            self._stopped_for_good = reason
 
     def evaluated(self) -> None:
         """Processes the run's own evaluations."""
@@ -135,11 +143,26 @@ class Decisions:
                 f"{did_you_mean(source, there)}"
             )
 
+    def _was_stopped_for_good(self) -> str | None:
+        """Why a callback stopped an earlier attempt. A run that is longer now continues."""
+        for stop in self._rows.of(records.Stop):
+            if not stop.source and self._end > stop.end:
+                console.say(
+                    f"the run stopped at step {stop.step:,} ({stop.reason}), but is longer now, so "
+                    "it continues"
+                )
+                self._rows.drop(stop)
+            elif not stop.source:
+                return stop.reason
+        return None
+
     def _has_stopped(self) -> str | None:
         """Why the run has already ended. If the rule has changed since then, it decides again."""
         if not self._stopping.source:
             return self._stopping.reason(self._for_stopping.after())
         for stop in self._rows.of(records.Stop):
+            if not stop.source:
+                continue
             trend = self._for_stopping.after(stop.step)
             same = stop.source == self._stopping.source
             if same and (self._stopping.reason(trend) or self._for_stopping.is_empty):

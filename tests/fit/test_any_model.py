@@ -176,6 +176,37 @@ def test_a_vocabulary_is_loaded_back_without_help_and_exported(name):
     assert runner.run(None, "run", "export", validation=(texts, labels))["exports"][0]["accepted"]
 
 
+def test_metrics_of_keras_3_get_the_labels_and_the_names_that_they_have_there():
+    keras = importlib.import_module("keras")
+    shapes = set()
+
+    class Own(keras.metrics.Mean):
+        def update_state(self, y_true, y_pred, sample_weight=None):
+            shapes.add((len(y_true.shape), sample_weight is not None and len(sample_weight.shape)))
+            super().update_state(keras.ops.abs(y_true - y_pred[:, 0]), sample_weight)
+
+    def own(y_true, y_pred):
+        return keras.ops.abs(y_true - y_pred[:, 0])
+
+    def build():
+        layers = [keras.Input((X.shape[1],)), keras.layers.Dense(1, "sigmoid", name="p")]
+        made = keras.Sequential(layers)
+        made.set_weights([np.full((X.shape[1], 1), 0.5), np.zeros(1)])
+        metrics = ["AUC", "MeanAbsoluteError", "mae", "Accuracy", own, Own(name="mine")]
+        made.compile("sgd", "mse", metrics=metrics, weighted_metrics=[Own(name="weighted")])
+        return made
+
+    labels, weight = (X[:, 0] > 0).astype("float32"), np.linspace(1, 2, len(X))
+    options = {"sample_weight": weight, "batch_size": len(X), "shuffle": False, "verbose": 0}
+    theirs = build().fit(X, labels, epochs=2, **options).history
+    assert shapes == {(1, False), (1, 1)}
+    ours = runner.fit(build(), X, labels, epochs=2, model_dir="run", **options).history
+    assert shapes == {(1, False), (1, 1)}
+    assert set(theirs) <= set(ours)
+    for name, values in theirs.items():
+        np.testing.assert_allclose(ours[name], values, rtol=1e-4, err_msg=name)
+
+
 @pytest.mark.parametrize("name", ["tf_keras", "keras"])
 def test_metrics_for_one_hot_labels_take_class_numbers_and_keras_3s_names(name):
     keras = importlib.import_module(name)

@@ -191,21 +191,68 @@ def test_a_callback_may_use_the_model_of_the_script(library):
     assert results["status"] == "stopped"
 
 
-def test_the_state_that_a_resume_loses_is_named(capfd):
-    class Counts(tf_keras.callbacks.Callback):
-        def __init__(self, most=99):
-            super().__init__()
-            self.most, self.epochs = most, []
+class Counts(tf_keras.callbacks.Callback):
+    """Stops after a number of epochs, or never."""
 
+    def __init__(self, most=0):
+        super().__init__()
+        self.most, self.epochs = most, []
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.epochs.append(epoch)
+        self.model.stop_training = len(self.epochs) == self.most
+
+
+def test_a_run_that_a_callback_has_stopped_stays_stopped_unless_it_is_longer():
+    def fitted(epochs, callback):
+        options = {**DATA, "epochs": epochs, "model_dir": "run"}
+        results = runner.fit(network(tf_keras), callbacks=[callback], **options)
+        return results["status"], results["step"], callback.epochs
+
+    assert fitted(5, Counts(2)) == ("stopped", 6, [0, 1])
+    assert fitted(5, Counts(2)) == ("stopped", 6, [])
+    assert fitted(6, Counts(2)) == ("stopped", 12, [2, 3])
+    assert fitted(6, Counts()) == ("stopped", 12, [])
+    assert fitted(7, Counts()) == ("done", 21, [4, 5, 6])
+
+
+@pytest.mark.parametrize("validates", [False, True])
+def test_a_rate_that_a_callback_has_set_survives_a_resume(validates):
+    class Halves(tf_keras.callbacks.Callback):
         def on_epoch_end(self, epoch, logs=None):
-            self.epochs.append(epoch)
-            self.model.stop_training = len(self.epochs) == self.most
+            self.model.optimizer.learning_rate = 0.1 * 0.5 ** (epoch + 1)
 
-    first, second = Counts(2), Counts()
-    options = {**DATA, "epochs": 5, "model_dir": "run"}
-    runner.fit(network(tf_keras), callbacks=[first], **options)
+    def fitted(folder, *, break_at=0):
+        def fail(_):
+            steps.append(1)
+            if len(steps) == break_at:
+                raise RuntimeError("broken")
+
+        steps = []
+        data = DATA if validates else {name: DATA[name] for name in ("x", "y", "batch_size")}
+        options = {
+            "epochs": 4,
+            "model_dir": folder,
+            "gin_params": ["TrainerConfig.steps_per_loop=1"],
+        }
+        results = runner.fit(
+            network(tf_keras), callbacks=[Halves()], train_actions=[fail], **data, **options
+        )
+        return results.history["learning_rate"]
+
+    whole = fitted("whole")
+    assert whole == pytest.approx([0.1, 0.05, 0.025, 0.0125])
+    with pytest.raises(RuntimeError):
+        fitted("resumed", break_at=8)  # in the second epoch, from whose start it resumes
+    assert fitted("resumed") == whole
+
+
+def test_the_state_that_a_resume_loses_is_named(capfd):
+    first, second = Counts(), Counts()
+    options = {**DATA, "model_dir": "run"}
+    runner.fit(network(tf_keras), epochs=2, callbacks=[first], **options)
     assert "changes" not in capfd.readouterr().err
-    runner.fit(network(tf_keras), callbacks=[second], **options)
+    runner.fit(network(tf_keras), epochs=5, callbacks=[second], **options)
     (line,) = [each for each in capfd.readouterr().err.splitlines() if "changes" in each]
     assert "Counts changes epochs" in line
     assert (first.epochs, second.epochs) == ([0, 1], [2, 3, 4])

@@ -49,7 +49,8 @@ def by_kind(
     training: Sequence[Mapping[str, Any]], history: Sequence[records.Record]
 ) -> dict[str, list[Mapping[str, Any]]]:
     """Groups the rows of a run by kind."""
-    rows = [row.as_dict() for row in history]
+    # The number of rate changes depends on the number of checkpoints.
+    rows = [row.as_dict() for row in history if not isinstance(row, records.RateChange)]
     return {
         TRAINING_ROWS: list(training),
         EVALUATIONS: [row for row in rows if "metrics" in row],
