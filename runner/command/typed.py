@@ -145,9 +145,11 @@ def _configured(command: Command) -> Command:
             raise ConfigError(f"--overwrite={renamed} also needs --gin_file or --experiment")
         if not (own := begun.configuration(model_dir)):
             where = f", or --model_dir of a run that has {layout.GIN}"
-            if model_dir:
-                missing = "" if urls.is_url(model_dir) else layout.no_directory(Path(model_dir))
-                where = f" ({model_dir} {missing or f'has no {layout.GIN}'})"
+            if urls.is_url(model_dir or ""):
+                where = f", because the {layout.GIN} of a run in a bucket is not used"
+            elif model_dir:
+                missing = layout.no_directory(Path(model_dir)) or f"has no {layout.GIN}"
+                where = f" ({model_dir} {missing})"
             raise ConfigError(f"nothing to run: give --gin_file or --experiment{where}")
         command = command.replace(gin_file=own)
     from runner.configuration import gin_parser

@@ -248,7 +248,7 @@ def state_digest(run: Run) -> str:
 
 def _metrics(run: Run) -> dict[str, float]:
     """Returns the metrics of the best evaluation, else of the last one, and of the tests."""
-    row = run.best or (run.evaluations[-1] if run.evaluations else None)
+    row = run.best or run.last
     tests = run.tests[-1:]
     return {
         **(dict(row.metrics) if row else {}),

@@ -65,7 +65,7 @@ def sections(rows: Sequence[Row], runs: Sequence[Run]) -> list[Section]:
         ("machine", False, machine(starts)),
         ("data", True, itertools.chain(data(starts), _exactness(runs))),
         ("model", True, _overview([run.overview for run in runs])),
-        ("progress", True, _facts(rows, ("state", "reason", "step", "evaluations"))),
+        ("progress", True, _facts(rows, ("state", "step", "evaluations"))),
         ("pace", False, _pace(rows)),
         ("metrics", True, _metrics(rows)),
     ]

@@ -22,9 +22,8 @@ def sentence(run: Run) -> str:
     said = f"{_AT.get(run.state, f'{run.state.capitalize()} at')} step {run.step:,}{end}"
     if run.reason and run.state != State.UNRESPONSIVE:
         said += f" ({run.reason})"
-    if metric := decisive(run):
-        last = run.evaluations[-1]
-        parts = [f"final {metric} {text.number(last.metrics.get(metric))}"]
+    if run.last and (metric := decisive(run)):
+        parts = [f"final {metric} {text.number(run.last.metrics.get(metric))}"]
         if run.best:
             value = text.number(run.best.metrics.get(metric))
             parts.insert(0, f"best {metric} {value} at step {run.best.step:,}")
@@ -40,9 +39,9 @@ def _capital(said: str) -> str:
 
 def decisive(run: Run) -> str:
     """Returns the metric to report, or an empty string if there is none."""
-    if not run.evaluations:
+    if run.last is None:
         return ""
-    metrics = run.evaluations[-1].metrics
+    metrics = run.last.metrics
     names = [run.rule.metric] if run.rule else []
     return next((name for name in (*names, "validation_loss", *metrics) if name in metrics), "")
 
@@ -52,12 +51,8 @@ def results(run: Run) -> dict[str, Any] | None:
     columns: list[tuple[str, Mapping[str, float]]] = []
     if run.best:
         columns.append((f"best, step {run.best.step:,}", run.best.metrics))
-    if run.evaluations:
-        step = run.evaluations[-1].step
-        newest: dict[str, float] = {}
-        for row in run.evaluations:
-            newest.update(row.metrics if row.step == step else {})
-        columns.append((f"last, step {step:,}", newest))
+    if run.last:
+        columns.append((f"last, step {run.last.step:,}", run.last.metrics))
     for test in run.tests:
         columns.append((f"test of the {test.weights} weights, step {test.tested:,}", test.metrics))
     if not columns:

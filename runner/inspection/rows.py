@@ -185,7 +185,7 @@ def _facts_in(folder: Path) -> dict[str, Any] | None:
 def _facts(run: Run) -> dict[str, Any]:
     """Returns the cacheable facts, for JSON: most fields of a row, and the inputs of its state."""
     status, trial, attempts = run.status, run.trial or {}, run.attempts
-    best, last = run.best, run.evaluations[-1] if run.evaluations else None
+    best, last = run.best, run.last
     tested = [test for test in run.tests if test.weights == "best"] or run.tests
     newest = run.newest_rows[-1] if run.newest_rows else {}
     rates = [row[_RATE] for row in run.newest_rows if _RATE in row][-_RECENT:]

@@ -66,11 +66,10 @@ def _figures(run: Run) -> Iterator[tuple[str, str, str]]:
     """Yields name, value and note of the key figures."""
     end = f"of {run.train_steps:,}" if run.train_steps else ""
     yield "step", f"{run.step:,}", end
-    if metric := outcome.decisive(run):
+    if (last := run.last) and (metric := outcome.decisive(run)):
         if run.best:
             best = run.best.metrics.get(metric)
             yield f"best {metric}", text.number(best), f"step {run.best.step:,}"
-        last = run.evaluations[-1]
         yield f"last {metric}", text.number(last.metrics.get(metric)), f"step {last.step:,}"
     if run.time.starts:
         if not math.isnan(run.time.share):

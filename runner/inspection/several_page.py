@@ -50,7 +50,7 @@ def _name(runs: Sequence[Run]) -> None:
 
 def _table(runs: Sequence[Run]) -> dict[str, Any]:
     """Returns a row for each run, with its step and its best or else last evaluation."""
-    shown = [run.best or next(iter(run.evaluations[-1:]), None) for run in runs]
+    shown = [run.best or run.last for run in runs]
     known = dict.fromkeys(name for row in shown if row for name in sorted(row.metrics))
     first = dict.fromkeys(run.rule.metric for run in runs if run.rule and run.rule.metric in known)
     names = list({**first, **known})[:_METRICS]

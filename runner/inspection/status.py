@@ -91,11 +91,11 @@ def _one(folder: Path, line: Line) -> Results:
         console.say("\n".join(goodput.lines(run.time)))
     for problem in run.problems:
         console.say(display_names.in_text(problem))
-    last, best = run.evaluations[-1:], run.best
+    last, best = run.last, run.best
     return {
         "status": line.state,
         **line.figures,
-        "metrics": records.plain(last[0].metrics) if last else {},
+        "metrics": records.plain(last.metrics) if last else {},
         "best": {"step": best.step, "metrics": records.plain(best.metrics)} if best else None,
         "corruptions": [row.found for row in run.corruptions],
         "not_exact": run.not_exact,

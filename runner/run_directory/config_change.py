@@ -79,6 +79,12 @@ def compare(before: Mapping[str, Any], now: config.Experiment) -> list[Change]:
     ]
 
 
+def listed(changes: Iterable[Change], now: config.Experiment) -> str:
+    """Returns an indented line for each change, with the place where its value was set."""
+    places = _places(now)
+    return "".join(f"\n  {_line(each, now, places)}" for each in changes)
+
+
 def have_begun(model_dir: Path) -> bool:
     """Returns whether a checkpoint already depends on the configuration."""
     return begun.has_checkpoints(model_dir)
@@ -124,9 +130,8 @@ def check(
     places = _places(experiment)
     refused = [] if allow else [change for change in found if not change.harmless]
     if refused:
-        lines = "".join(f"\n  {_line(change, experiment, places)}" for change in refused)
         raise ConfigError(
-            f"{model_dir} was trained with another configuration:{lines}\n"
+            f"{model_dir} was trained with another configuration:{listed(refused, experiment)}\n"
             "To accept the change, use {allow_config_change}. To start a new run, choose another "
             f"{{model_dir}}{_kept_by(refused, places)}",
             allow_config_change=True,

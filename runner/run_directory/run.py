@@ -8,7 +8,10 @@
 Each part is read when it is first accessed, and then cached.
 """
 
+import collections
+import dataclasses
 import functools
+import itertools
 import math
 import re
 import time
@@ -234,6 +237,18 @@ class Run:
         """Its evaluations, oldest first, or those of its evaluators if it has none."""
         rows = (row for row in self._rows if isinstance(row, records.Evaluation))
         return [row for row in rows if row.is_own]
+
+    @functools.cached_property
+    def last(self) -> records.Evaluation | None:
+        """Its last evaluation, or None if there is none.
+
+        If the step was evaluated in parts, in several rows, it has the metrics of all of them.
+        """
+        if not (rows := self.evaluations):
+            return None
+        at_end = itertools.takewhile(lambda row: row.step == rows[-1].step, reversed(rows))
+        metrics = dict(collections.ChainMap(*(dict(row.metrics) for row in at_end)))
+        return dataclasses.replace(rows[-1], metrics=metrics)
 
     @functools.cached_property
     def tests(self) -> Sequence[records.Test]:

@@ -88,11 +88,19 @@ class Session:
             allow: Whether a run may continue with a changed configuration.
 
         Raises:
-            ConfigError: the configuration has changed, and that is not allowed.
+            ConfigError: the configuration has changed, and that is not allowed, or the directory
+                is that of a study.
             RunnerError: another process writes to the directory.
         """
         folder, instead = self._folder, "--model_dir" if self._trains else "EvaluatorConfig.name"
         self._is_new = not (folder / layout.RUN).exists()
+        if self._trains and self._is_new and layout.is_study(folder):
+            raise ConfigError(
+                "{model_dir} is the directory of a study; choose another one for a run, or use "
+                "{mode} to continue the study",
+                model_dir=str(folder),
+                mode="study",
+            )
         there = set(folder.iterdir()) if folder.exists() else None
         self._contexts.enter_context(claim.claimed(folder, note=console.say, instead=instead))
         self._contexts.callback(self._remove_all_but, there)

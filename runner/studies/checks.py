@@ -6,12 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from runner import config
-from runner.configuration import folding, printing, unchosen
+from runner.configuration import folding, printing, settings, unchosen
 from runner.errors import ConfigError, RunnerError
-from runner.run_directory import config_change
+from runner.run_directory import config_change, params
 from runner.runs.call import Call
-from runner.studies import plan, space, worker
+from runner.storage import display_names
+from runner.studies import plan, space, trial, worker
 from runner.studies.population import Population
+
+_AFFECT_RESULTS = ("", settings.LENGTH.why, settings.BEST.why)
+"""Why a value may change in a run that resumes, but not from trial to trial."""
 
 _ALL = 50  # combinations (with more, each value is tried once)
 
@@ -56,6 +60,36 @@ def check(call: Call, planned: plan.Plan, *, reads: bool = False) -> None:
         raise ConfigError("\n".join(problems))
     if reads and planned.options.folds:
         _read(made)
+
+
+def check_unchanged(call: Call, there: Iterable[trial.Trial]) -> None:
+    """Checks that new trials of a study would have the configuration of those that exist.
+
+    The first trial that has begun stands for all of them.
+
+    Raises:
+        ConfigError: the configuration has changed in a way that affects the results.
+    """
+    for one in there:
+        before = params.read(one.folder)
+        if not before or one.step == 0 or one.lineage:
+            continue
+        facts = {"parameters": one.parameters, "seed": one.seed, "fold": one.fold}
+        now = load(call, worker.arguments(facts, divided(call, facts)))
+        changes = [
+            each
+            for each in config_change.compare(before, now)
+            if each.harmless in _AFFECT_RESULTS and each.path != "run.pause_at"
+        ]
+        if changes:
+            raise ConfigError(
+                f"the trials in {display_names.of(call.model_dir)} have another configuration:"
+                f"{config_change.listed(changes, now)}\nTo compare both configurations, choose "
+                "another {model_dir} for this one, or make the change a value of {vary}",
+                model_dir=None,
+                vary="NAME=VALUES",
+            )
+        return
 
 
 def _read(experiment: config.Experiment) -> None:

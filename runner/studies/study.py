@@ -72,6 +72,7 @@ def study(call: Call, *, dry_run: bool = False) -> dict[str, Any]:
             model_dir=None,
         )
     checks.check(call, planned, reads=not there)
+    checks.check_unchanged(call, there)
     console.say(f"{text.counted(planned.size, 'trial')} in {display_names.of(folder)}")
     if planned.options.folds and (others := folding.left_out(call.config)):
         console.say(f"folds split the training data, so {others} is not used")

@@ -272,7 +272,7 @@ def _arrow(found: Summary) -> pa.Table:
     columns: dict[str, list[Any]] = {
         "number": [each.number for each in trials],
         "folder": [f"{layout.TRIALS}/{each.folder.name}" for each in trials],
-        "state": [each.state for each in trials],
+        "state": [str(each.state) for each in trials],  # not an enum
         "step": [each.step for each in trials],
         "seed": [each.seed for each in trials],
         "fold": [each.fold for each in trials],

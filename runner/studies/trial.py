@@ -203,7 +203,7 @@ def read(folder: Path) -> Trial:
         state=run.state,
         step=run.step,
         best={**best.metrics, **goals.measures(folder)} if best else {},
-        last=own[-1].metrics if own else {},
+        last=run.last.metrics if run.last else {},
         reason=run.reason,
         evaluations=tuple((row.step, row.metrics) for row in own),
         test=tests[-1].metrics if tests else {},

@@ -17,6 +17,7 @@ import toy
 
 import runner
 from runner.errors import ConfigError, RunnerError
+from runner.inspection import outcome, rows
 from runner.run_directory import claim
 from runner.run_directory.state import State
 from runner.studies import trial
@@ -171,6 +172,18 @@ def test_the_evaluations_of_an_evaluator_count_if_the_run_has_none(tmp_path):
     (tmp_path / "eval-continuous").mkdir()
     (tmp_path / "history.jsonl").rename(tmp_path / "eval-continuous" / "history.jsonl")
     assert runner.Run(tmp_path).best.metrics == {"accuracy": 0.9}
+
+
+def test_parts_of_the_last_evaluation_in_several_rows_count_together(tmp_path):
+    folder = folders_of_runs.make(tmp_path / "run")
+    row = {"kind": "evaluation", "seconds": 1.0, "time": 1060.0, "checkpoint": "ckpt-40"}
+    part = {**row, "step": 40, "metrics": {"part/accuracy": 0.25}}
+    with (folder / "history.jsonl").open("a") as file:
+        file.write(f"{json.dumps(part)}\n")
+    run = runner.Run(folder)
+    assert run.last.metrics == {"accuracy": 0.9, "part/accuracy": 0.25}
+    assert "final accuracy 0.9" in outcome.sentence(run)
+    assert rows.of(run).last == run.last.metrics
 
 
 def test_a_damaged_run_says_which_file_is_damaged_or_shows_the_rest(tmp_path):

@@ -1,3 +1,4 @@
+import csv
 import json
 import os
 import signal
@@ -72,6 +73,34 @@ def test_each_trial_is_a_run_and_a_diverged_one_stops_no_other(studied):
     assert threads == max(len(os.sched_getaffinity(0)) // 2, 1)
     assert good.folder.name == "0000-initial_learning_rate=0.005,seed=0"
     assert (good.folder / layout.GIN).exists()
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ("MLPConfig.dropout=0.5", "dropout 0.5 --gin.MLPConfig.dropout=0.5"),
+        ("TrainerConfig.train_steps=60", "train_steps 40 60"),
+    ],
+)
+def test_trials_of_another_configuration_are_not_added(studied, changed, named, capsys):
+    more = [f"--vary={RATE}=0.005,1e30", "--seeds=2", f"--model_dir={studied}"]
+    assert main.main([*STUDY, *TEST, *more, f"--gin.{changed}"]) == 2
+    error = capsys.readouterr().err
+    says(error, "trials another configuration")
+    says(error, named)
+    assert len(trial.all_of(studied)) == 2
+
+
+def test_a_run_is_not_mixed_with_a_study(studied, capsys):
+    before = sorted(path.name for path in studied.iterdir())
+    assert main.main(["--mode=train", *SHORT, f"--model_dir={studied}"]) == 2
+    says(capsys.readouterr().err, "directory study --mode=study")
+    assert sorted(path.name for path in studied.iterdir()) == before
+
+
+def test_the_tables_have_the_states_as_they_are(studied):
+    with (studied / "trials.csv").open() as file:
+        assert [row["state"] for row in csv.DictReader(file)] == ["done", "diverged"]
 
 
 def test_a_trial_is_bit_equal_to_a_run_by_hand(studied, tmp_path):
