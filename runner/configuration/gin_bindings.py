@@ -93,14 +93,14 @@ def resolve(
     return bound, [f"{place}: {what}" for what, place in problems.items()]
 
 
-def unused_macros(statements: Sequence[gin_parser.Statement]) -> Iterator[tuple[str, str]]:
-    """Yields the location and name of each unused macro."""
+def unused_macros(statements: Sequence[gin_parser.Statement]) -> Iterator[tuple[str, str, str]]:
+    """Yields location and name of each unused macro, and the used one that was probably meant."""
     bindings = [each for each in statements if isinstance(each, gin_parser.Binding)]
     parts = [part for each in bindings for part in gin_parser.parts(each.value)]
     used = {part.name for part in parts if isinstance(part, gin_parser.Macro)}
     for each in bindings:
         if not each.parameter and _macro(each) not in used:
-            yield each.place, _macro(each)
+            yield each.place, _macro(each), spelling.did_you_mean(_macro(each), used)
 
 
 class _Resolver:

@@ -137,9 +137,10 @@ def _hand_over(
     problems = list(tree.problems)
     if not known:
         problems += tree.unused()
-        for place, macro in gin_bindings.unused_macros(statements):
+        for place, macro, meant in gin_bindings.unused_macros(statements):
             use = f"; to set a parameter: {tree.owner(macro)}.{macro} = ..."
-            problems.append(f"{place}: nothing uses {macro}{spelling.elsewhere(macro) or use}")
+            hint = meant or spelling.elsewhere(macro) or use
+            problems.append(f"{place}: nothing uses {macro}{hint}")
     if problems:
         raise ConfigError("\n".join([*known, *problems]))
     _parse(tree.bindings)

@@ -579,6 +579,10 @@ WRONG = {
         ["train_steps = 5"],
         "uses train_steps parameter TrainerConfig.train_steps",
     ),
+    "misspelt macro": (
+        ["cfg.TrainerConfig.train_steps = %steps", "steps = 5", "stesp = 6"],
+        "nothing stesp mean steps",
+    ),
     "rate as a macro": (
         ["learning_rate = 0.1"],
         "uses learning_rate learning",
