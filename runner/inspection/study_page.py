@@ -174,11 +174,13 @@ def _rows(found: Summary) -> dict[str, Any]:
 
 def _importance(found: Summary) -> list[tuple[str, float]]:
     """Returns the fraction of variance that each parameter alone explains, highest first."""
-    scored = [(each, study_charts.score(found, each)) for each in found.trials]
-    trials = [each for each, value in scored if value is not None]
-    scores = np.array([value for _, value in scored if value is not None])
-    names = study_charts.varying(trials)
-    shares = [explained([each.parameters.get(name) for each in trials], scores) for name in names]
+    every = ((each, study_charts.score(found, each)) for each in found.trials)
+    scored = [(each, value) for each, value in every if value is not None]
+    names = study_charts.varying([each for each, _ in scored])
+    shares = []
+    for name in names:  # a conditional one only where it applies
+        pairs = [(each.parameters[name], x) for each, x in scored if name in each.parameters]
+        shares.append(explained([value for value, _ in pairs], np.array([x for _, x in pairs])))
     known = [(name, share) for name, share in zip(study_charts.short(names), shares, strict=True)
              if share is not None]  # fmt: skip
     return sorted(known, key=lambda each: -each[1])

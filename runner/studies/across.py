@@ -52,11 +52,13 @@ class Across:
         name: The values that vary in the study, without the data set.
         scores: The objective of the runs, by data set.
         middle: The interquartile mean of the scores.
+        missing: The data sets of the study without a result of this configuration.
     """
 
     name: str
     scores: Mapping[str, Sequence[float]]
     middle: Estimate
+    missing: Sequence[str]
 
     @property
     def interval(self) -> list[float] | None:
@@ -66,6 +68,8 @@ class Across:
 
 def of(found: Summary, parameter: str) -> list[Across]:
     """Returns a study's configurations over its data sets, the best interquartile mean first.
+
+    Those without a result on some data set come last, because their means cannot be compared.
 
     Args:
         found: The summary of a study.
@@ -82,7 +86,10 @@ def of(found: Summary, parameter: str) -> list[Across]:
         )
     names: dict[str, str] = {}
     groups: dict[str, dict[str, list[float]]] = {}
+    data_sets: dict[str, None] = {}
     for each in found.configurations:
+        data_set = str(each.parameters.get(parameter))
+        data_sets[data_set] = None
         if not (each.is_finished and each.scores):
             continue
         rest = {name: value for name, value in each.parameters.items() if name != parameter}
@@ -90,21 +97,27 @@ def of(found: Summary, parameter: str) -> list[Across]:
         ours = (parameter, parameter.rpartition(".")[2])
         short = {name: value for name, value in each.values.items() if name not in ours}
         names[key] = sentence_name(short)
-        data_set = str(each.parameters.get(parameter))
         groups.setdefault(key, {}).setdefault(data_set, []).extend(each.scores.values())
-    made = [Across(names[key], each, interquartile_mean(each)) for key, each in groups.items()]
-    return sorted(made, key=lambda each: found.objective.worse(each.middle.value))
+    made = [
+        Across(names[key], each, interquartile_mean(each), [*(data_sets.keys() - each.keys())])
+        for key, each in groups.items()
+    ]
+    return sorted(
+        made, key=lambda each: (bool(each.missing), found.objective.worse(each.middle.value))
+    )
 
 
 def render(rows: Sequence[Across], metric: str) -> str:
     """Returns a line for each configuration, the best first."""
+    of = len({name for each in rows for name in (*each.scores, *each.missing)})
     cells = [["over all data sets", "n", "interquartile mean", "95 % interval"]]
     for each in rows:
         count = sum(map(len, each.scores.values()))
         interval = " to ".join(f"{end:.4g}" for end in each.interval or ())
-        cells.append([each.name, str(count), f"{each.middle.value:.4g}", interval])
+        lacks = f" (only {len(each.scores)} of {of} data sets)" if each.missing else ""
+        cells.append([f"{each.name}{lacks}", str(count), f"{each.middle.value:.4g}", interval])
     lines = table.aligned(cells, left=1)
-    return "\n".join([f"{metric} over {len(rows[0].scores)} data sets", *lines])
+    return "\n".join([f"{metric} over {of} data sets", *lines])
 
 
 def as_dict(rows: Sequence[Across]) -> list[dict[str, Any]]:
@@ -115,6 +128,7 @@ def as_dict(rows: Sequence[Across]) -> list[dict[str, Any]]:
             "interquartile_mean": each.middle.value,
             "interval": each.interval,
             "scores": {name: list(values) for name, values in each.scores.items()},
+            "missing": sorted(each.missing),
         }
         for each in rows
     ]

@@ -54,7 +54,10 @@ def _variance(found: Summary) -> list[str]:
     metric = found.objective.metric
     components = variance.of(found.trials, metric)
     if not components:
-        return ["the shares of the seeds need a result for each combination of at least two values"]
+        return [
+            "the shares of the seeds need a finished trial for each combination of at least two "
+            "values"
+        ]
     parts = [
         f"{each.seed or 'interactions of the seeds'} {100 * each.share:.0f} % "
         f"(standard deviation {each.std:.2g})"

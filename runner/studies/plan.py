@@ -19,6 +19,8 @@ from runner.studies.trial import Trial
 if TYPE_CHECKING:
     from runner import config, run_config
 
+_RANDOM = ("random", "quasi_random")
+_DRAWS = 100  # of a random choice, until it is a new one
 _LEARNING = ("tpe", "cma_es", "nsga2")  # strategies that choose from results
 
 CHOICE = "choice"
@@ -148,7 +150,11 @@ class Plan:
         """Returns the numbers of the best configurations, or none while results may change."""
         trials = self._by_configuration(there)
         values = []
-        for number, each in enumerate(chosen):
+        first = {
+            trial.configuration(each): number for number, each in reversed([*enumerate(chosen)])
+        }
+        for number in sorted(first.values()):  # a strategy may choose a configuration twice
+            each = chosen[number]
             own = trials.get(trial.configuration(each), ())
             if not self._has_ended(own):
                 return []
@@ -171,16 +177,31 @@ class Plan:
                 known = self._results(number, results, by_configuration)
                 if known is None:
                     return
-                self._chosen[number] = suggest.choose(
-                    self.options.strategy,
-                    self.parameters,
-                    number,
-                    known,
-                    seed=self.options.seed,
-                    lag=self.options.lag,
-                    goals=self.goals,
-                )
+                self._chosen[number] = self._choose(number, known)
             yield self._chosen[number]
+
+    def _choose(self, number: int, known: Sequence[suggest.Result]) -> Mapping[str, Any]:
+        """Makes choice `number`. Random strategies draw again if it repeats an earlier one."""
+        earlier = {trial.configuration(self._chosen[each]) for each in range(number)}
+        is_random = self.options.strategy in _RANDOM
+        for draw in range(_DRAWS if is_random else 1):
+            made = suggest.choose(
+                self.options.strategy,
+                self.parameters,
+                number + draw * space.MOST,
+                known,
+                seed=self.options.seed,
+                lag=self.options.lag,
+                goals=self.goals,
+            )
+            if trial.configuration(made) not in earlier:
+                break
+        return made
+
+    @property
+    def repeated(self) -> int:
+        """The number of choices so far that repeat an earlier one."""
+        return len(self._chosen) - len({*map(trial.configuration, self._chosen.values())})
 
     def _results(
         self,
@@ -192,7 +213,7 @@ class Plan:
 
         Extends `results`.
         """
-        if self.options.strategy in ("random", "quasi_random"):
+        if self.options.strategy in _RANDOM:
             return ()
         needed = max(number - self.options.lag + 1, 0)
         while len(results) < needed:

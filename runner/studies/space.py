@@ -17,6 +17,7 @@ FILE = "gin_file"
 """The parameter of a trial whose configuration is in its own config.gin."""
 _BEYOND = 2**63  # too large for an int in a configuration
 MOST = 10_000
+_SHORT = 9  # characters of a float that is shown as it was typed
 """The largest number of trials in a study."""
 
 NOTHING_VARIES = (
@@ -143,11 +144,18 @@ def probes(parameters: Sequence[Parameter]) -> Iterator[dict[str, Any]]:
             yield only_applying(parameters, list(given), list(given.values()))
 
 
+def shown(value: Any) -> str:
+    """Formats a value: a float as it was typed if that is short, else with four digits."""
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.4g}" if len(repr(value)) > _SHORT else f"{value:.{_SHORT}g}"
+
+
 def described(chosen: Mapping[str, Any]) -> str:
     """Returns a short text for a directory's name: `initial_learning_rate=0.01,hidden=128`."""
     words = []
     for name, value in chosen.items():
-        said = f"{value:.4g}" if isinstance(value, float) else str(value)
+        said = shown(value)
         words.append(f"{name.rpartition('.')[2]}={said}")
     return re.sub(r"[^\w.,=+-]+", "_", ",".join(words)).strip("_")[:60]
 

@@ -91,6 +91,14 @@ def study(call: Call, *, dry_run: bool = False) -> dict[str, Any]:
         call.stop.check()
         results = _results(folder, workshop)
         launch.start(run.loggers, folder)
+        if planned.repeated:
+            console.say(
+                f"{planned.repeated} of {planned.options.trials} choices repeat an earlier one, "
+                "which is not trained again"
+            )
+        failed = [each for each in workshop.trials if each.state == State.FAILED]
+        if len(failed) == len(workshop.trials):
+            raise RunnerError(f"every trial failed; the last: {failed[-1].reason}")
         if workshop.why_set_aside and (left := workshop.left):
             raise RunnerError(f"{text.counted(left, 'trial')} left: {workshop.why_set_aside}")
         said = text.counted(len(workshop.trials), "trial")

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from runner.run_directory.state import ACTIVE, FINISHED, State
-from runner.studies import metric_bounds, race, statistics
+from runner.studies import metric_bounds, race, space, statistics
 from runner.studies.goals import Goals
 from runner.studies.race import Standing
 from runner.studies.sequential import Judgement
@@ -359,9 +359,7 @@ def _naming(trials: Sequence[Trial]) -> Callable[[Trial], Mapping[str, str]]:
 
 
 def _text(value: Any) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return "-" if value is None else space.shown(value)
 
 
 def sentence_name(values: Mapping[str, str]) -> str:

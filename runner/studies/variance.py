@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from runner.run_directory.state import FINISHED
 from runner.studies.trial import Trial
 
 WEIGHTS = "RunConfig.seed"
@@ -48,20 +49,28 @@ def of(trials: Sequence[Trial], metric: str) -> list[Component]:
         metric: Its name.
 
     Returns:
-        Empty if a combination of the seeds is missing, or if no seed has two values.
+        Empty if a combination of the seeds is missing or has not finished, or if no seed has two
+        values. Folds are averaged.
     """
-    rows = [({**each.parameters, WEIGHTS: each.seed}, each.best.get(metric)) for each in trials]
+    rows = [
+        ({**each.parameters, WEIGHTS: each.seed}, each.fold, each.best.get(metric, math.nan))
+        for each in trials
+    ]
     axes = {
         name: values
         for name in SEEDS
-        if len(values := sorted({row[name] for row, _ in rows if name in row})) > 1
+        if len(values := sorted({row[name] for row, _, _ in rows if name in row})) > 1
     }
-    if not axes or len(rows) != math.prod(map(len, axes.values())):
+    folds = sorted({fold for _, fold, _ in rows}, key=str)
+    sizes = [*map(len, axes.values()), len(folds)]
+    has_finished = all(each.state in FINISHED for each in trials)
+    if not axes or not has_finished or len(rows) != math.prod(sizes):
         return []
-    table = np.full([len(values) for values in axes.values()], math.nan)
-    for row, value in rows:
+    scores = np.full(sizes, math.nan)
+    for row, fold, value in rows:
         place = tuple(values.index(row[name]) for name, values in axes.items())
-        table[place] = math.nan if value is None else value
+        scores[(*place, folds.index(fold))] = value
+    table = scores.mean(axis=-1)
     return _components(table, axes) if np.isfinite(table).all() else []
 
 
