@@ -32,7 +32,7 @@ def open_run(
     call: Call,
     plan: policies.Policies,
     *,
-    beat: Callable[[int], object] = lambda _: None,
+    beat: Callable[..., object] = lambda *_, **__: None,
     changed: Callable[[str], object] = lambda _: None,
     spent: times.Spent | None = None,
     evaluators: Path | None = None,
@@ -43,7 +43,7 @@ def open_run(
     Args:
         call: The call of the mode.
         plan: The policies of the configuration.
-        beat: Called with the step after each loop.
+        beat: Called with the step after each loop, and with `at_once` before each checkpoint.
         changed: Called with each change of the data that is accepted.
         spent: The time accounting of this attempt.
         evaluators: The directory whose evaluators decide, if it is not the run's.

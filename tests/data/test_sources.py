@@ -13,6 +13,7 @@ from PIL import Image
 from pyarrow import csv
 
 from runner import inputs
+from runner.data.sources import tables
 from runner.errors import ConfigError, RunnerError
 
 COUNT = 100
@@ -285,3 +286,129 @@ def test_a_parser_that_rejects_the_records_is_named_before_training(tmp_path):
         return tf.reshape(batch, [2])
 
     assert next(iter(inputs.place(records, parse, config=config))).shape == [2]
+
+
+def everything(*paths, **options):
+    """All examples of files, by column."""
+    found = inputs.source([str(path) for path in paths], **options)
+    return found.read(np.arange(len(found)))
+
+
+def test_numpy_files_of_any_byte_order_and_text(tmp_path):
+    np.save(tmp_path / "big.npy", np.arange(4, dtype=">f4"))
+    np.save(tmp_path / "text.npy", np.array(["a", "äö", "", "ß"]))
+    source = inputs.source(str(tmp_path))
+    batch = source.load(tf.constant([3, 1]))
+    assert batch["big"].numpy().tolist() == [3.0, 1.0]
+    assert [each.decode() for each in batch["text"].numpy()] == ["ß", "äö"]
+
+
+@pytest.mark.parametrize(
+    "other", [np.zeros((2, 1), "f4"), np.zeros((2, 5), "f4"), np.zeros((2, 3), "f8")]
+)
+def test_hdf5_files_that_differ_in_shape_or_type_are_named(tmp_path, other):
+    for name, values in {"a": np.zeros((2, 3), "f4"), "b": other}.items():
+        with h5py.File(tmp_path / f"{name}.h5", "w") as file:
+            file["x"] = values
+    with pytest.raises(ConfigError, match=r"b\.h5, 'x'.*float32\[3\]"):
+        inputs.source(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ['1,5" pipe', "2,plain", '3,6" pipe', '4,7" pipe', "5,plain"],
+        ['1,"two\n""lines"""', '2,"a, b"', '3,"x" y', '4,""', '5,a""b'],
+    ],
+)
+def test_quotes_in_a_csv_file_mean_what_they_mean_to_its_parser(tmp_path, rows):
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join(["id,name", *rows]) + "\n")
+    expected = csv.read_csv(path).to_pydict()
+    found = everything(path)
+    assert found["id"].tolist() == expected["id"] == [1, 2, 3, 4, 5]
+    assert [each.decode() for each in found["name"]] == expected["name"]
+
+
+def test_csv_files_whose_numbers_look_different_have_one_type(tmp_path):
+    (tmp_path / "a.csv").write_text("x\n1\n")
+    (tmp_path / "b.csv").write_text("x\n1.5\n")
+    assert everything(tmp_path)["x"].tolist() == [1.0, 1.5]
+    (tmp_path / "b.csv").write_text("x,x\n1.5,1\n")
+    (tmp_path / "a.csv").unlink()
+    with pytest.raises(ConfigError, match="'x'"):
+        inputs.source(str(tmp_path))
+    with gzip.open(tmp_path / "c.csv", "wt") as file:
+        file.write("x\n1\n")
+    with pytest.raises(ConfigError, match="compressed"):
+        inputs.source(str(tmp_path / "c.csv"))
+
+
+def test_the_type_of_a_csv_column_holds_all_of_its_values(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "_CSV_BYTES", 1 << 16)
+    lines = [f"{n % 7},{n % 7:019},{n % 7}" for n in range(20_000)]
+    lines[15_000] = "1.5,1,text"
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join(["x,y,z", *lines]) + "\n")
+    found = everything(path)
+    assert len(found["x"]) == 20_000
+    assert found["x"][[0, 15_000, -1]].tolist() == [0.0, 1.5, 19_999 % 7]
+    assert found["y"].dtype == np.int64
+    assert found["z"][[0, 15_000]].tolist() == [b"0", b"text"]
+
+
+LISTS = {
+    "fixed": pa.array([[1, 2], [3, None], [5, 6]], pa.list_(pa.int64(), 2)),
+    "number": pa.array([1, None, 3]),
+    "flag": pa.array([True, None, False]),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_only_the_rows_that_lack_a_value_are_damaged(tmp_path, name, capsys):
+    pq.write_table(pa.table({name: LISTS[name]}), tmp_path / "a.parquet")
+    source = inputs.source(str(tmp_path))
+    assert source.read(np.array([0, 2]))[name].tolist() == [LISTS[name][n].as_py() for n in (0, 2)]
+    with pytest.raises(RunnerError, match=f"row 1.*'{name}'"):
+        source.read(np.array([0, 1]))
+    source.max_faults = 1
+    (batch,) = tf.data.Dataset.from_tensors([1]).map(source.load)
+    assert batch[name].numpy().tolist() == [LISTS[name][2].as_py()]
+    assert "1 of up to 1" in capsys.readouterr().err
+
+
+def test_lists_of_any_length_that_lack_a_value_are_damaged(tmp_path):
+    lists = pa.array([[1, 2], None, [3, None], []], pa.list_(pa.int64()))
+    pq.write_table(pa.table({"x": lists}), tmp_path / "a.parquet")
+    source = inputs.source(str(tmp_path))
+    assert [each.tolist() for each in source.read(np.array([0, 3]))["x"]] == [[1, 2], []]
+    for row in (1, 2):
+        with pytest.raises(RunnerError, match=f"row {row}"):
+            source.read(np.array([row]))
+
+
+def test_a_source_without_any_intact_example_ends(tmp_path):
+    (tmp_path / "a.csv").write_text("x,y\n,1\n,2\n3,\n")
+    source = inputs.source(str(tmp_path / "a.csv"))
+    source.max_faults = 99
+    with pytest.raises(RunnerError, match="every example is damaged"):
+        source.load(tf.constant([0, 1, 2]))
+    assert "every example" in str(source.failure)
+
+
+def test_a_record_whose_length_looks_like_a_compressed_file_is_read(tmp_path):
+    path = tmp_path / "a.tfrecord"
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for _ in range(3):
+            writer.write(b"a" * 0x178)  # the bytes 78 01
+    assert len(inputs.source(str(path))) == 3
+
+
+def test_classes_without_images_keep_their_numbers_and_hidden_folders_have_none(tmp_path):
+    for name in ("cat", "dog", "fox", ".ipynb_checkpoints"):
+        (tmp_path / name).mkdir()
+    for name in ("cat", "fox", ".ipynb_checkpoints"):
+        Image.new("RGB", (2, 2)).save(tmp_path / name / "a.png")
+    source = inputs.source(str(tmp_path))
+    assert source.classes == ["cat", "dog", "fox"]
+    assert source.read(np.arange(2))["label"].tolist() == [0, 2]

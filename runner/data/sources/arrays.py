@@ -31,7 +31,7 @@ class NumpyFiles(Source):
 
     def read(self, indices: np.ndarray) -> dict[str, np.ndarray]:
         """Returns the rows of each array."""
-        return {key: np.ascontiguousarray(array[indices]) for key, array in self._arrays.items()}
+        return {key: _native(array[indices]) for key, array in self._arrays.items()}
 
 
 class Hdf5(Source):
@@ -53,6 +53,13 @@ class Hdf5(Source):
                 raise ConfigError(f"{path}: there is no data set {missing[0]!r}")
             arrays = {key: file[key] for key in kept}
             self._files.append(arrays)
+            for key in kept:
+                ours, first = _spec(arrays[key]), _spec(self._files[0][key])
+                if ours != first:
+                    raise ConfigError(
+                        f"{path}, {key!r}: examples are {_shown(ours)}, but {_shown(first)} in "
+                        f"{paths[0]}"
+                    )
             shards.append(Shard(str(path), _length(arrays, str(path)), files.fingerprint(path)))
         if not kept:
             raise ConfigError(f"{name}: there are no data sets")
@@ -96,6 +103,18 @@ def _mapped(path: Path) -> np.ndarray:
     except (ValueError, OSError) as error:
         raise ConfigError(f"{path}: {error}") from error
     return array
+
+
+def _native(rows: np.ndarray) -> np.ndarray:
+    """Returns rows as TensorFlow reads them: in this machine's byte order, and text as UTF-8."""
+    if rows.dtype.kind == "U":
+        encoded: np.ndarray = np.frompyfunc(str.encode, 1, 1)(rows)
+        return encoded
+    return np.ascontiguousarray(rows, rows.dtype.newbyteorder("="))
+
+
+def _shown(spec: tf.TensorSpec) -> str:
+    return f"{spec.dtype.name}{spec.shape.as_list()}"
 
 
 def _spec(array: Any) -> tf.TensorSpec:

@@ -18,6 +18,8 @@ IMAGES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp")
 class ImageFolder(Source):
     """Images of `<directory>/<class>/*`, or of a directory without classes.
 
+    As in Keras, a class may have no image, and hidden directories are left out.
+
     Attributes:
         classes: The names of the classes, in the order of their numbers.
     """
@@ -27,11 +29,18 @@ class ImageFolder(Source):
             raise ConfigError(f"{name}: images are read from one directory")
         root = paths[0]
         self._files = sorted(
-            path for path in root.rglob("*") if path.suffix.lower() in IMAGES and path.is_file()
+            path
+            for path in root.rglob("*")
+            if path.suffix.lower() in IMAGES
+            and path.is_file()
+            and not any(part.startswith(".") for part in path.relative_to(root).parts[:-1])
         )
         parents = [path.relative_to(root).parts[0] for path in self._files]
         nested = [len(path.relative_to(root).parts) > 1 for path in self._files]
-        self.classes = sorted({top for top, inside in zip(parents, nested, strict=True) if inside})
+        used = {top for top, inside in zip(parents, nested, strict=True) if inside}
+        folders = (path.name for path in root.iterdir() if path.is_dir())
+        empty = {name for name in folders if not name.startswith(".")} - used
+        self.classes = sorted(used | empty) if used else []
         if self.classes and not all(nested):
             stray = self._files[nested.index(False)]
             raise ConfigError(f"{stray} is in no directory of a class, others are")
@@ -40,6 +49,8 @@ class ImageFolder(Source):
         digest = hashlib.sha256()
         for path in self._files:
             digest.update(f"{path.relative_to(root)} {path.stat().st_size}\n".encode())
+        if used and empty:
+            digest.update(repr(sorted(empty)).encode())
         super().__init__(name, [Shard(str(root), len(self._files), digest.hexdigest())])
 
     @property

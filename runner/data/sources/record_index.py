@@ -62,7 +62,7 @@ def of(path: Path) -> Index:
 def _built(path: Path, facts: os.stat_result) -> np.ndarray:
     try:
         with path.open("rb", buffering=0) as file:
-            _check_compression(path, os.pread(file.fileno(), 2, 0))
+            _check_compression(path, os.pread(file.fileno(), HEADER, 0))
             offsets, heads, sums = _hops(path, file.fileno(), facts.st_size)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
@@ -107,9 +107,11 @@ def _hops(path: Path, file: int, size: int) -> tuple[list[int], bytes, bytes]:
     return offsets, b"".join(heads), b"".join(sums)
 
 
-def _check_compression(path: Path, magic: bytes) -> None:
+def _check_compression(path: Path, head: bytes) -> None:
+    """Raises ConfigError if a file starts as a compressed one does, and not with a record."""
+    magic = head[:2]
     kinds = {b"\x1f\x8b": "GZIP", b"\x78\x01": "ZLIB", b"\x78\x9c": "ZLIB", b"\x78\xda": "ZLIB"}
-    if magic not in kinds:
+    if magic not in kinds or _is_header(head):
         return
     kind, plain = kinds[magic], path.with_suffix("") if path.suffix == ".gz" else f"{path}.plain"
     if kind == "GZIP":
@@ -120,6 +122,12 @@ def _check_compression(path: Path, magic: bytes) -> None:
         f"{path} is compressed ({kind}), so its records cannot be read by index; rewrite it: "
         f"{command}"
     )
+
+
+def _is_header(head: bytes) -> bool:
+    """Returns whether these are a record's length and its checksum."""
+    numbers = np.frombuffer(head[:8].ljust(8, b"\0"), "<u8")
+    return int(checksum.mask(_crc_of_numbers(numbers))[0]) == int.from_bytes(head[8:], "little")
 
 
 def _crc_table() -> np.ndarray:

@@ -165,6 +165,10 @@ class Source(abc.ABC):
         """Calls `read`, replacing each damaged example by the next sound one within the limit."""
         wanted = indices.copy()
         while True:
+            if len(self.faults) >= len(self):
+                said = f"{self.name}: every example is damaged"
+                self.failure = DamagedExampleError(said, int(indices[0]))
+                raise self.failure
             for number in range(len(wanted)):
                 while wanted[number] in self.faults:
                     wanted[number] = self.following(int(wanted[number]))
