@@ -138,6 +138,19 @@ def test_numbers_with_many_values_are_grouped():
     assert study_page.explained([1, 2], np.array([1.0, 2.0])) is None
 
 
+def test_a_parameter_that_applies_to_some_trials_is_important_only_if_it_matters_there(tmp_path):
+    study(tmp_path, 16)
+    draws = np.random.default_rng(0)
+    for n, path in enumerate(sorted(tmp_path.glob("trials/*/trial.json"))):
+        facts = json.loads(path.read_text())
+        facts["parameters"] |= {"Net.extra": float(draws.random())} if n % 2 else {}
+        path.write_text(json.dumps(facts))
+    html, _ = study_page.render(tmp_path)
+    shares = dict(re.findall(r"<span>(\w+)</span><i style=.*?<b>(\d+) %</b>", html))
+    assert int(shares["rate"]) > 95
+    assert int(shares["extra"]) < 60
+
+
 def test_trials_without_a_result_and_damaged_ones_are_left_out_and_named(tmp_path):
     study(tmp_path, 4)
     trial(tmp_path, 4, 5.0, 8, 0, [float("nan")])

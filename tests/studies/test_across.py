@@ -41,6 +41,16 @@ def test_configurations_are_one_over_all_data_sets_and_ranked_by_the_middle_half
     assert first.middle.low < first.middle.value < first.middle.high
 
 
+def test_a_configuration_without_results_on_some_data_sets_comes_last(found):
+    left = [each for each in found.trials if each.number not in range(4)]  # 0.1 on its hard set
+    first, second = across.of(summary.of(left), "Data.source")
+    assert (first.name, second.name, second.missing) == ("0.2", "0.1", ["laptop"])
+    assert second.middle.value > first.middle.value
+    lines = across.render([first, second], "accuracy").splitlines()
+    says(lines[0], "2 sets")
+    says(lines[-1], "0.1 1 2 sets")
+
+
 def test_a_misspelt_parameter_is_named(found):
     with pytest.raises(ConfigError, match=r"did you mean 'Data\.source'"):
         across.of(found, "Data.sourc")

@@ -55,6 +55,21 @@ def test_the_best_are_trained_with_further_seeds_once_all_are_known():
     assert {each["parameters"][RATE] for each in others} == {0.1, 0.3}
 
 
+@pytest.mark.parametrize("strategy", ["random", "quasi_random"])
+def test_random_choices_are_new_ones_while_there_are_any(strategy):
+    drawn = f"StudyConfig.strategy = '{strategy}'"
+    made = planned(*BEST, drawn, "StudyConfig.trials = 3")
+    first = list(made.wanted([]))
+    assert sorted(each["parameters"][RATE] for each in first) == [0.1, 0.2, 0.3]
+    assert made.repeated == 0
+    made = planned(*BEST, drawn, "StudyConfig.trials = 5")
+    more = list(made.wanted([]))
+    assert more[:3] == first
+    assert made.repeated == 2
+    further = list(made.wanted(trained(more, ACCURACIES)))[5:]
+    assert sorted({each["parameters"][RATE] for each in further}) == [0.2, 0.3]
+
+
 def test_the_further_seeds_change_neither_choices_nor_which_are_the_best():
     made = planned(*BEST)
     all_facts = list(made.wanted(trained(made.wanted([]), ACCURACIES)))

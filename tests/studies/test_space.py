@@ -22,6 +22,13 @@ def test_values_are_lists_or_ranges_and_may_depend_on_others():
     assert hidden.values == ((64,), (64, 32))
 
 
+def test_a_value_is_shown_as_typed_and_a_drawn_one_shortened():
+    typed = [0.1, 0.99996, 1e-5, 1e30, 2.0, 0.1 + 0.2, "a", 7]
+    shown = ["0.1", "0.99996", "1e-05", "1e+30", "2", "0.3", "a", "7"]
+    assert [*map(space.shown, typed)] == shown
+    assert space.described({"A.rate": 0.99999}) == "rate=0.99999"
+
+
 def test_a_grid_has_every_combination_once():
     varied = space.parse(["A.x='p','q'", "A.y=1,2", "A.z=7,8 if A.x='q'"])
     found = space.grid(varied)

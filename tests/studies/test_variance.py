@@ -1,3 +1,4 @@
+import dataclasses
 import itertools
 import pathlib
 
@@ -58,6 +59,24 @@ def test_one_seed_alone_has_the_whole_variance():
 
 def test_a_missing_combination_leaves_the_shares_unknown():
     assert variance.of(trials((3, 3), (0.02, 0.01))[:-1], "accuracy") == []
+
+
+@pytest.mark.parametrize("state", ["preempted", "diverged", "failed", "paused"])
+def test_a_trial_that_has_not_finished_leaves_the_shares_unknown(state):
+    first, *others = trials((3, 3), (0.02, 0.01))
+    assert variance.of([dataclasses.replace(first, state=state), *others], "accuracy") == []
+
+
+def test_folds_are_averaged():
+    whole = trials((3, 3), (0.02, 0.01), noise=0.01)
+    folded = [
+        dataclasses.replace(each, fold=fold, best={"accuracy": each.best["accuracy"] + shift})
+        for each in whole
+        for fold, shift in enumerate((-0.1, 0.1))
+    ]
+    found, expected = (variance.of(each, "accuracy") for each in (folded, whole))
+    assert [each.share for each in found] == pytest.approx([each.share for each in expected])
+    assert variance.of(folded[:-1], "accuracy") == []
 
 
 def test_the_finding_names_the_largest_first():

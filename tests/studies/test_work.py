@@ -80,6 +80,14 @@ def test_what_ends_badly_is_started_again_by_rule_and_stops_no_other(tmp_path, p
     assert reasons == ["no luck", "killed by SIGKILL"]
 
 
+def test_a_study_in_which_every_trial_fails_is_a_failure(tmp_path, played, capsys):
+    played.codes = {0: [1], 1: [1, 1, 0]}
+    assert studied(tmp_path, 1, tries=2) == 1
+    says(capsys.readouterr().err, "trial failed no luck")
+    assert studied(tmp_path, 2, tries=2) == 1
+    assert studied(tmp_path, 2, tries=2) == 0
+
+
 def test_who_is_told_hears_of_the_study_and_not_of_its_trials(tmp_path, played, capsys):
     told = tmp_path / "told"
     run = f'--params_override=run.notify="echo $RUNNER_TEXT >> {told}"'
