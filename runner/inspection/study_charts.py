@@ -1,5 +1,6 @@
 """The charts of a study, for the page's script. No TensorFlow."""
 
+import bisect
 import json
 import math
 from collections.abc import Iterator, Sequence
@@ -234,7 +235,7 @@ def _over_steps(found: Summary, scored: Sequence[Trial]) -> Iterator[tuple[Chart
 def _ranks(
     found: Summary, runs: dict[int, list[tuple[int, float]]]
 ) -> dict[int, list[tuple[int, float]]]:
-    """Returns each trial's rank at each step, by its best value until then."""
+    """Returns each trial's rank at each step, by its best value until then. Equals share one."""
     at: dict[int, list[tuple[float, int]]] = {}
     for number, rows in runs.items():
         best = math.inf
@@ -244,8 +245,9 @@ def _ranks(
     ranks: dict[int, list[tuple[int, float]]] = {number: [] for number in runs}
     for step in sorted(at):
         if len(at[step]) > 1:
-            for place, (_, number) in enumerate(sorted(at[step]), 1):
-                ranks[number].append((step, place))
+            values = sorted(best for best, _ in at[step])
+            for best, number in at[step]:
+                ranks[number].append((step, bisect.bisect_left(values, best) + 1))
     return ranks
 
 

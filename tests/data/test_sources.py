@@ -396,6 +396,16 @@ def test_a_source_without_any_intact_example_ends(tmp_path):
     assert "every example" in str(source.failure)
 
 
+def test_a_mixture_with_a_source_without_any_intact_example_ends(tmp_path):
+    (tmp_path / "a.csv").write_text("x,y\n,1\n,2\n3,\n")
+    (tmp_path / "b.csv").write_text("x,y\n1,1\n2,2\n")
+    sources = {name: inputs.source(str(tmp_path / f"{name}.csv")) for name in "ab"}
+    mixed = inputs.mixture(sources, weights={"a": 1, "b": 1})
+    mixed.max_faults = 99
+    with pytest.raises(RunnerError, match="every example is damaged"):
+        mixed.load(tf.constant([0, 3]))
+
+
 def test_a_record_whose_length_looks_like_a_compressed_file_is_read(tmp_path):
     path = tmp_path / "a.tfrecord"
     with tf.io.TFRecordWriter(str(path)) as writer:

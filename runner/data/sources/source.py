@@ -6,6 +6,7 @@ fingerprint for each of its files, so that a run detects data that changed betwe
 """
 
 import abc
+import threading
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -97,6 +98,7 @@ class Source(abc.ABC):
         counts = [shard.examples for shard in self.shards]
         self._ends = np.cumsum(np.asarray(counts, np.int64))
         self.faults: dict[int, str] = {}
+        self._faulting = threading.Lock()
         self.max_faults = 0
         self.failure: DamagedExampleError | None = None
         if not len(self):
@@ -165,21 +167,25 @@ class Source(abc.ABC):
         """Calls `read`, replacing each damaged example by the next sound one within the limit."""
         wanted = indices.copy()
         while True:
-            if len(self.faults) >= len(self):
-                said = f"{self.name}: every example is damaged"
-                self.failure = DamagedExampleError(said, int(indices[0]))
-                raise self.failure
-            for number in range(len(wanted)):
+            for number, first in enumerate(wanted.tolist()):
                 while wanted[number] in self.faults:
                     wanted[number] = self.following(int(wanted[number]))
+                    if wanted[number] == first:
+                        said = f"{self.name}: every example is damaged"
+                        self.failure = DamagedExampleError(said, first)
+                        raise self.failure
             try:
                 return self.read(wanted)
             except DamagedExampleError as fault:
-                if len(self.faults) >= self.max_faults:
-                    self.failure = fault
-                    raise
-                self.faults[fault.index] = str(fault)
-                console.say(f"{fault}: skipped ({len(self.faults)} of up to {self.max_faults})")
+                with self._faulting:
+                    if fault.index in self.faults:  # another thread has read it, too
+                        continue
+                    if len(self.faults) >= self.max_faults:
+                        self.failure = fault
+                        raise
+                    self.faults[fault.index] = str(fault)
+                    count = f"{len(self.faults)} of up to {self.max_faults}"
+                    console.say(f"{fault}: skipped ({count})")
 
 
 class Part(NamedTuple):
