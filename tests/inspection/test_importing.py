@@ -65,6 +65,15 @@ def test_further_sets_have_a_prefix_and_a_single_run_its_own_directory(tmp_path,
     assert [row["training_loss"] for row in run.training_rows] == [1.0, "nan"]
 
 
+def test_imported_runs_with_equal_values_are_equal(tmp_path, capsys):
+    for name in ("a", "b"):
+        write(tmp_path / "logs" / name / "train", {10: {"loss": 0.5}, 20: {"loss": 0.25}})
+        write(tmp_path / "logs" / name / "validation", {20: {"accuracy": 0.9}})
+    assert imported(tmp_path / "logs", tmp_path / "runs", capsys)[0] == 0
+    runs = [str(tmp_path / "runs" / name) for name in ("a", "b")]
+    assert main.main(["--mode=compare", *runs]) == 0
+
+
 def test_an_existing_run_is_kept(tmp_path, capsys):
     write(tmp_path / "logs" / "train", {1: {"loss": 1.0}})
     assert imported(tmp_path / "logs", tmp_path / "run", capsys)[0] == 0
