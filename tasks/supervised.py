@@ -282,7 +282,9 @@ class SupervisedTask(base_task.Task):
     @property
     def _is_binary(self) -> bool:
         """Whether each logit is an independent yes-or-no decision."""
-        return "Binary" in type(self._compiled.loss).__name__
+        loss = self._compiled.loss
+        stored = loss.get("class_name") if isinstance(loss, dict) else None
+        return "Binary" in (stored or type(loss).__name__)
 
     def compiled_optimizer(self) -> Any:
         """The optimizer in the compiled user's model, for `runner.runs.compiled_model`.

@@ -42,12 +42,12 @@ def initialize(model: tf_keras.Model, path: Path, *, whole: bool = False) -> com
         RunnerError: the checkpoint is damaged.
     """
     saved = compatibility.Saved(find(path))
-    items: Mapping[str, Any] = getattr(model, "checkpoint_items", {"model": model})
-    for roots in (items, {"model": model}, {"": model}):
+    items = _items(model)
+    for roots in (items or {"model": model}, {"model": model}, {"": model}):
         starts = saved.starts(roots)
         found = saved.match(starts)
         pairs = list(saved.pairs(found))
-        _check_sizes(path, getattr(model, "checkpoint_items", {}), pairs)
+        _check_sizes(path, items, pairs)
         fitting = [pair for pair in pairs if not pair.difference]
         if not fitting:
             continue
@@ -68,6 +68,12 @@ def initialize(model: tf_keras.Model, path: Path, *, whole: bool = False) -> com
         f"nothing in {path} fits this model: the checkpoint has {text.some(saved.describe([0]))}; "
         f"the model has {text.some(ours)}"
     )
+
+
+def _items(model: tf_keras.Model) -> Mapping[str, Any]:
+    """Returns the model's `checkpoint_items` that have weights, and not only seeds."""
+    items = getattr(model, "checkpoint_items", {}).items()
+    return {name: item for name, item in items if not isinstance(item, list)}
 
 
 def _check_sizes(path: Path, items: Mapping[str, Any], pairs: Iterable[compatibility.Pair]) -> None:

@@ -1,6 +1,8 @@
 """Recreates a Keras model from its configuration, here or in another process."""
 
+import contextlib
 import hashlib
+import importlib
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -76,7 +78,7 @@ def made(text: str, *, of: Any = None) -> Any:
     stored = json.loads(text)
     keras = _library(stored)
     config = {name: value for name, value in stored["model"].items() if name != _COMPILED}
-    known = user_code.of_script()
+    known = {**dict(_importable(config)), **user_code.of_script()}
     if of is not None:
         known |= {type(layer).__name__: type(layer) for layer in _layers(of)}
     try:
@@ -85,6 +87,25 @@ def made(text: str, *, of: Any = None) -> Any:
         )
     except (NotImplementedError, TypeError, ValueError) as error:
         raise ConfigError(_unable(of, error)) from error
+
+
+def _importable(config: Any) -> Iterator[tuple[str, Any]]:
+    """Yields the classes in a configuration that a module of the user's has, by their names."""
+    if isinstance(config, list):
+        for part in config:
+            yield from _importable(part)
+    if not isinstance(config, dict):
+        return
+    module, name = config.get("module"), config.get("class_name")
+    if isinstance(module, str) and isinstance(name, str) and not _is_kerass(module):
+        with contextlib.suppress(ImportError, AttributeError, ValueError):
+            yield name, getattr(importlib.import_module(module), name)
+    for part in config.values():
+        yield from _importable(part)
+
+
+def _is_kerass(module: str) -> bool:
+    return module.partition(".")[0] in ("keras", "tf_keras", "builtins")
 
 
 def record(text: str | None, model: Any, example: Any) -> str:

@@ -147,11 +147,11 @@ class Session:
         self.spent.resumed(step, reached=self._reached, furthest=furthest)
         self.at(step)
 
-    def at(self, step: int | None, *, at_once: bool = False) -> None:
-        """Records the step reached. `at_once` as in `StatusFile.beat`."""
+    def at(self, step: int | None) -> None:
+        """Records the step reached."""
         self._step = step
         if self._status and step is not None:
-            self._status.beat(step, at_once=at_once)
+            self._status.beat(step)
 
     @property
     def failure(self) -> str:

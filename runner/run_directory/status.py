@@ -6,7 +6,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -103,8 +103,17 @@ def last_step(model_dir: Path, seen: Status | None) -> int | None:
     if seen and seen.ended:
         return seen.step
     with contextlib.suppress(OSError, ValueError):
-        return int((model_dir / layout.STEP).read_bytes())
+        noted = int((model_dir / layout.STEP).read_bytes())
+        return max([noted, *_saved(model_dir)])  # step.txt lags at most a tenth of a second
     return seen.step if seen else None
+
+
+def _saved(model_dir: Path) -> Iterator[int]:
+    """Yields the steps of the checkpoints in a run's directory."""
+    for path in model_dir.glob(f"{layout.CHECKPOINT_NAME}-*.index"):
+        number = path.stem.rpartition("-")[2]
+        if number.isdigit():
+            yield int(number)
 
 
 def before(model_dir: Path, note: console.Note = console.say) -> Status | None:
@@ -201,15 +210,11 @@ class StatusFile:
                 files.write_json(self._path, dataclasses.asdict(self.before))
         return self.before is not None
 
-    def beat(self, step: int, *, at_once: bool = False) -> None:
-        """Records the step.
-
-        step.txt, which survives a kill, lags at most a tenth of a second, or not at all with
-        `at_once`.
-        """
+    def beat(self, step: int) -> None:
+        """Records the step. step.txt, which survives a kill, lags at most a tenth of a second."""
         self.step = step
         now = time.monotonic()
-        if at_once or now - self._noted >= _OFTEN:
+        if now - self._noted >= _OFTEN:
             self._noted = now
             self._note_step()
 

@@ -1,5 +1,6 @@
 """Opens a training run: clears leftovers in its directory, restores its state, and checks it."""
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from pathlib import Path
@@ -32,7 +33,7 @@ def open_run(
     call: Call,
     plan: policies.Policies,
     *,
-    beat: Callable[..., object] = lambda *_, **__: None,
+    beat: Callable[[int], object] = lambda _: None,
     changed: Callable[[str], object] = lambda _: None,
     spent: times.Spent | None = None,
     evaluators: Path | None = None,
@@ -43,7 +44,7 @@ def open_run(
     Args:
         call: The call of the mode.
         plan: The policies of the configuration.
-        beat: Called with the step after each loop, and with `at_once` before each checkpoint.
+        beat: Called with the step after each loop.
         changed: Called with each change of the data that is accepted.
         spent: The time accounting of this attempt.
         evaluators: The directory whose evaluators decide, if it is not the run's.
@@ -158,6 +159,8 @@ def _built(
     )
     if source and written:
         _check_training_rows(log, folder, source, written.training)
+    # A pause is no end: its evaluation counts for decisions only if it is scheduled.
+    grid = dataclasses.replace(plan.grid, end=config.trainer.train_steps)
     state = training_state.TrainingState(
         config=config,
         folder=folder,
@@ -171,7 +174,7 @@ def _built(
             config,
             folder,
             rows,
-            due=evaluation_sets.Due(plan.grid, evaluation_sets.intervals_of(config)),
+            due=evaluation_sets.Due(grid, evaluation_sets.intervals_of(config)),
             scheduled=functools.partial(learning_rate.scheduled, trainer.optimizer, rate_scale),
         ),
     )

@@ -60,7 +60,7 @@ class TrainingRun:
     costs: build.Costs
     pruning: Sequence[schedule.Action]
     profiled: profiling.Profiled | None
-    beat: Callable[..., object]
+    beat: Callable[[int], object]
     spent: spent.Spent
     before_loop: Callable[[], object] = lambda: None
 
@@ -166,7 +166,6 @@ class TrainingRun:
 
     def commit(self, step: int) -> None:
         """Saves the state as the checkpoint of `step`, unless it has been saved already."""
-        self.beat(step, at_once=True)  # else a kill could leave a later checkpoint than step.txt
         with self.spent.on("checkpoint"):
             self.state.commit(step)
 

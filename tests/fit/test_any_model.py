@@ -208,6 +208,58 @@ def test_metrics_of_keras_3_get_the_labels_and_the_names_that_they_have_there():
 
 
 @pytest.mark.parametrize("name", ["tf_keras", "keras"])
+def test_layers_of_a_module_are_loaded_back_and_weights_start_another_run(
+    name, tmp_path, monkeypatch
+):
+    keras = importlib.import_module(name)
+    (tmp_path / f"of_{name}.py").write_text(
+        f"import {name} as keras\n\n\n"
+        "class Scale(keras.layers.Layer):\n"
+        "    def build(self, shape):\n"
+        "        self.scale = self.add_weight(name='scale', shape=(shape[-1],))\n\n"
+        "    def call(self, x):\n"
+        "        return x * self.scale\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    scale = importlib.import_module(f"of_{name}").Scale
+
+    def fitted(folder, **options):
+        layers = [keras.Input((X.shape[1],)), scale(), keras.layers.Dense(1)]
+        model = keras.Sequential(layers)
+        model.compile("sgd", "mse")
+        runner.fit(model, X, X[:, :1], model_dir=folder, epochs=1, verbose=0, **options)
+        return model
+
+    model = fitted("first")
+    loaded = runner.load_model("first")
+    np.testing.assert_array_equal(loaded.predict(X, verbose=0), model.predict(X, verbose=0))
+    start = "SupervisedConfig.init_checkpoint = 'first'"
+    still = "OptimizerConfig.type = 'sgd'", "LrConfig.type = 'constant'"
+    rate = "ConstantLrConfig.learning_rate = 0.0"
+    second = fitted("second", gin_params=[start, *still, rate])
+    np.testing.assert_array_equal(second.predict(X, verbose=0), model.predict(X, verbose=0))
+
+
+@pytest.mark.parametrize("name", ["tf_keras", "keras"])
+def test_logits_of_one_output_are_averaged_as_probabilities(name):
+    keras = importlib.import_module(name)
+    labels = (X[:, :1] > 0).astype("float32")
+    shares = []
+    for number in range(2):
+        keras.utils.set_random_seed(number)
+        model = keras.Sequential([keras.Input((X.shape[1],)), keras.layers.Dense(1)])
+        loss = keras.losses.BinaryCrossentropy(from_logits=True)
+        model.compile("adam", loss, metrics=[keras.metrics.BinaryAccuracy(name="a", threshold=0)])
+        data = {"validation_data": (X, labels), "verbose": 0}
+        runner.fit(model, X, labels, model_dir=f"{number}", epochs=1, **data)
+        shares.append(1 / (1 + np.exp(-model.predict(X, verbose=0).astype(float))))
+    mean = np.mean(shares, 0)
+    expected = -np.mean(np.log(np.where(labels > 0, mean, 1 - mean)))
+    found = runner.run(None, "mean", "ensemble", runs=["0", "1"], validation=(X, labels))
+    assert found["mean"]["metrics"]["validation_loss"] == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("name", ["tf_keras", "keras"])
 def test_metrics_for_one_hot_labels_take_class_numbers_and_keras_3s_names(name):
     keras = importlib.import_module(name)
     model = keras.Sequential([keras.layers.Dense(3, "softmax")])

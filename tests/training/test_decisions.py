@@ -116,6 +116,16 @@ def test_a_plateau_lowers_the_rate_down_to_its_floor_and_then_is_silent(tmp_path
     each_says(said, "accuracy 0.1 scheduled", "accuracy PlateauConfig.floor 5e-14")
 
 
+def test_a_pause_between_evaluations_decides_nothing(tmp_path):
+    def run(pause_at):
+        made = frozen({**patient(2), "pause_at": pause_at})
+        return runner.run(made, tmp_path, "train_and_eval")
+
+    assert (run(50)["step"], runner.Run(tmp_path).state) == (50, "paused")  # evaluated every 20
+    results = run(0)
+    assert (results["status"], results["step"]) == ("stopped", 60)
+
+
 def test_an_evaluation_at_an_earlier_end_counts_for_nothing_in_a_longer_run(tmp_path):
     def learning(steps):
         return frozen({**dropping(), **patient(5)}, steps=steps, rate=1e-9)
