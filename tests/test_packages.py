@@ -144,6 +144,7 @@ def test_only_a_few_modules_import_by_computed_names():
     # The modules that gin files name, and Model Garden's experiments.
     assert computed == {
         "runner.core.plugins",  # the modes and the loggers
+        "runner.models.copies",  # the layers of a stored model
         "runner.models.keras_optimizers",  # optimizers that a configuration stores
         "runner.configuration.gin_names",
         "runner.configuration.registry",

@@ -11,6 +11,7 @@ import record_files
 import tensorflow as tf
 from PIL import Image
 from pyarrow import csv
+from wording import saying
 
 from runner import inputs
 from runner.data.sources import tables
@@ -391,7 +392,7 @@ def test_a_source_without_any_intact_example_ends(tmp_path):
     (tmp_path / "a.csv").write_text("x,y\n,1\n,2\n3,\n")
     source = inputs.source(str(tmp_path / "a.csv"))
     source.max_faults = 99
-    with pytest.raises(RunnerError, match="every example is damaged"):
+    with pytest.raises(RunnerError, match=saying("every damaged")):
         source.load(tf.constant([0, 1, 2]))
     assert "every example" in str(source.failure)
 
@@ -402,7 +403,7 @@ def test_a_mixture_with_a_source_without_any_intact_example_ends(tmp_path):
     sources = {name: inputs.source(str(tmp_path / f"{name}.csv")) for name in "ab"}
     mixed = inputs.mixture(sources, weights={"a": 1, "b": 1})
     mixed.max_faults = 99
-    with pytest.raises(RunnerError, match="every example is damaged"):
+    with pytest.raises(RunnerError, match=saying("every damaged")):
         mixed.load(tf.constant([0, 3]))
 
 

@@ -241,6 +241,23 @@ def test_layers_of_a_module_are_loaded_back_and_weights_start_another_run(
 
 
 @pytest.mark.parametrize("name", ["tf_keras", "keras"])
+def test_an_export_takes_the_inputs_that_the_model_declares(name):
+    keras = importlib.import_module(name)
+    x = np.random.default_rng(0).integers(1, 20, size=(32, 12))
+    tokens = keras.Input((None,), name="tokens")
+    hidden = keras.layers.LSTM(4)(keras.layers.Embedding(20, 3)(tokens))
+    model = keras.Model(tokens, keras.layers.Dense(1, name="score")(hidden))
+    model.compile("adam", "mse")
+    runner.fit(model, x, x[:, :1], model_dir="run", epochs=1, verbose=0)
+    (made,) = runner.run(None, "run", "export", validation=(x, x[:, :1]))["exports"]
+    served = tf.saved_model.load(made["path"]).signatures["serving_default"]
+    assert served.structured_input_signature[1]["tokens"].shape.as_list() == [None, None]
+    longer = np.concatenate([x, x[:, ::-1]], axis=1)
+    found = served(tokens=tf.constant(longer, tf.float32))["score"]
+    np.testing.assert_allclose(found, model.predict(longer, verbose=0), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["tf_keras", "keras"])
 def test_logits_of_one_output_are_averaged_as_probabilities(name):
     keras = importlib.import_module(name)
     labels = (X[:, :1] > 0).astype("float32")

@@ -105,8 +105,8 @@ def of_model(model: Any, features: Any) -> ModelSignature:
     Raises:
         ConfigError: it takes ragged or sparse tensors.
     """
-    declared = getattr(model, "inputs", None) or ()
-    nested = model.input if declared else features
+    declared, nested = _declared(model)
+    nested = nested if declared else features
     names = _names(nested, [each.name for each in declared], "inputs")
     specs = {
         name: _any_batch(_dense(part, model), name, is_declared=bool(declared))
@@ -128,6 +128,25 @@ def of_model(model: Any, features: Any) -> ModelSignature:
         )
     }
     return ModelSignature(specs, nested, outputs, traced[-1], function)
+
+
+def _declared(model: Any) -> tuple[Sequence[Any], Any]:
+    """Returns the inputs that a model declares, and their structure, or () and None."""
+    if inputs := getattr(model, "inputs", None):
+        return inputs, model.input
+    network: Any = getattr(model, "network", None)  # a model of Keras 3, or one with its own steps
+    try:
+        nested = network.input if getattr(network, "inputs", None) else None
+    except (AttributeError, ValueError):  # a subclass
+        nested = None
+    if nested is None:
+        return (), None
+
+    def spec(part: Any) -> tf.TensorSpec:
+        return tf.TensorSpec(part.shape, part.dtype, part.name)
+
+    specs = tf.nest.map_structure(spec, nested)
+    return tf.nest.flatten(specs), specs
 
 
 def named(inputs: Any, own: ModelSignature) -> dict[str, tf.Tensor]:
