@@ -71,7 +71,10 @@ def check_unchanged(call: Call, there: Iterable[trial.Trial]) -> None:
         ConfigError: the configuration has changed in a way that affects the results.
     """
     for one in there:
-        before = params.read(one.folder)
+        try:
+            before = params.read(one.folder)
+        except RunnerError:  # a damaged file; the trial reports it if it continues
+            continue
         if not before or one.step == 0 or one.lineage:
             continue
         facts = {"parameters": one.parameters, "seed": one.seed, "fold": one.fold}

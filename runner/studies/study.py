@@ -97,7 +97,7 @@ def study(call: Call, *, dry_run: bool = False) -> dict[str, Any]:
                 "which is not trained again"
             )
         failed = [each for each in workshop.trials if each.state == State.FAILED]
-        if len(failed) == len(workshop.trials):
+        if failed and len(failed) == len(workshop.trials):
             raise RunnerError(f"every trial failed; the last: {failed[-1].reason}")
         if workshop.why_set_aside and (left := workshop.left):
             raise RunnerError(f"{text.counted(left, 'trial')} left: {workshop.why_set_aside}")

@@ -1,6 +1,7 @@
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -89,6 +90,13 @@ def test_trials_of_another_configuration_are_not_added(studied, changed, named, 
     says(error, "trials another configuration")
     says(error, named)
     assert len(trial.all_of(studied)) == 2
+
+
+def test_a_finished_trial_without_a_readable_configuration_stops_no_study(studied, tmp_path):
+    folder = shutil.copytree(studied, tmp_path / "rate")
+    for one in trial.all_of(folder):
+        (one.folder / layout.PARAMS).write_text("a: [")
+    assert main.main([*STUDY, *TEST, f"--vary={RATE}=0.005,1e30", f"--model_dir={folder}"]) == 0
 
 
 def test_a_run_is_not_mixed_with_a_study(studied, capsys):
