@@ -62,7 +62,8 @@ from runner.storage import places
 with signals.served() as stop, places.written({url!r}, places.Ending(stop)) as folder:
     (folder / "first.txt").write_text("1")
     print("started", flush=True)
-    time.sleep(600)
+    while True:
+        time.sleep(0.1)  # a signal just before one long sleep would be handled after it
 """
     starting = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     assert starting.stdout.readline()
