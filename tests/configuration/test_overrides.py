@@ -1,9 +1,11 @@
 import dataclasses
 
 import pytest
+from official.core import config_definitions as cfg
 from official.modeling.hyperparams import base_config, oneof
 from wording import says
 
+from runner import run_config
 from runner.configuration import overrides, yaml_files
 from runner.errors import ConfigError
 
@@ -59,6 +61,33 @@ def test_a_mapping_makes_a_section_that_was_not_there():
     assert root.optional == Head(size=3)
     assert root.choice.get() == Head(name="x")
     assert origins["optional.size"] == '--params_override "optional.size=3"'
+
+
+@dataclasses.dataclass
+class Data(cfg.DataConfig):
+    subset: str = ""
+
+
+@dataclasses.dataclass
+class Task(cfg.TaskConfig):
+    validation_data: Data = dataclasses.field(default_factory=Data)
+
+
+@dataclasses.dataclass
+class WithData(base_config.Config):
+    task: Task = dataclasses.field(default_factory=Task)
+    run: run_config.RunConfig = dataclasses.field(default_factory=run_config.RunConfig)
+
+
+def test_further_data_are_of_the_class_of_the_tasks_own():
+    root, _ = put(
+        "{run: {test: {data: {subset: fog_3}}, evaluation_sets: [{name: a, data: {subset: b}}]}}",
+        WithData(),
+    )
+    assert root.run.test.data == Data(subset="fog_3")
+    assert root.run.evaluation_sets[0].data == Data(subset="b")
+    root, _ = put("{run: {test: {data: {subset: rain_1, is_training: false}}}}", root)
+    assert root.run.test.data == Data(subset="rain_1", is_training=False)
 
 
 def test_a_free_section_takes_any_name():
