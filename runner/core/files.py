@@ -1,4 +1,4 @@
-"""Writes files atomically, appends JSON lines, copies and links. Standard library only."""
+"""Writes files atomically, appends JSON lines, copies and links. No TensorFlow."""
 
 import contextlib
 import errno
@@ -303,11 +303,10 @@ def parse_json_lines(lines: Sequence[bytes], *, name: str, first: int = 1) -> li
     Raises:
         ValueError: a line is damaged. The message contains `name` and the line's number.
     """
-    written = [line for line in lines if line.strip()]
-    with contextlib.suppress(ValueError):  # one call for all lines takes a third of the time
-        rows = loads(b"[" + b",".join(written) + b"]")
-        if len(rows) == len(written):
-            return list(rows)
+    import orjson  # only here, because most commands read no log
+
+    with contextlib.suppress(ValueError):  # it takes less than half the time of `loads`
+        return [orjson.loads(line) for line in lines if line.strip()]
     rows = []
     for number, line in enumerate(lines, start=first):
         try:

@@ -3,6 +3,7 @@
 import bisect
 import dataclasses
 import math
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from runner.history.improvement import Watched
@@ -48,7 +49,13 @@ class BestRule:
 
     def best(self, rows: Iterable[Evaluation]) -> Evaluation | None:
         """Returns the best evaluation, or None if every value is NaN, missing or too early."""
-        return next(iter(self.ranked(rows)), None)
+        if len(self.names) > 1:
+            return next(iter(self.ranked(rows)), None)
+        metric, first = self.metric, self.from_step
+        found = [(row.metrics.get(metric, math.nan), row) for row in rows if row.step >= first]
+        known = (pair for pair in found if not math.isnan(pair[0]))
+        choose = max if self.higher else min
+        return choose(known, key=operator.itemgetter(0), default=(0, None))[1]
 
 
 class Ranking:

@@ -7,7 +7,6 @@ import dataclasses
 import itertools
 import math
 import numbers
-import operator
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -258,6 +257,8 @@ KINDS: Mapping[str, type[Record]] = {
     )
 }
 
+_TUPLES = {Rollback.kind: ("skipped",), Mean.kind: ("steps",)}  # JSON has lists
+
 
 def parse(row: dict[str, Any]) -> Record:
     """Parses the record in a row of JSON.
@@ -271,11 +272,8 @@ def parse(row: dict[str, Any]) -> Record:
         kind = Damaged.kind
     if "metrics" in fields:
         fields["metrics"] = {name: float(value) for name, value in fields["metrics"].items()}
-    for name in {"skipped", "steps"} & fields.keys():
+    for name in _TUPLES.get(kind, ()):
         fields[name] = tuple(fields[name])
-    fields["step"] = operator.index(fields["step"])
-    if not isinstance(fields.get("checkpoint", ""), str):
-        raise TypeError(f"checkpoint = {fields['checkpoint']}")
     record = KINDS[kind](**fields)
     typed.check(record)
     return record

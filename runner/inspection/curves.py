@@ -11,8 +11,6 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from runner.core import text
 from runner.history import records
 from runner.run_directory.run import Columns, Run
@@ -24,8 +22,8 @@ _MOST, _LEAST = 1_000, 40  # of one curve
 _FIRST = ("loss", "accuracy", "learning_rate", "gradient_norm", "steps_per_second")
 
 Chart = dict[str, Any]
-Points = tuple[np.ndarray, np.ndarray]
-"""Steps and values."""
+Points = tuple[Sequence[float], Sequence[float]]
+"""Steps and values. Lists, because importing NumPy takes as long as drawing 100,000 points."""
 
 
 def charts(runs: Sequence[Run], *, first: Iterable[str] = ()) -> list[Chart]:
@@ -99,21 +97,21 @@ def _kinds(names: Iterable[str]) -> dict[str, int]:
     }
 
 
-def thinned(x: np.ndarray, y: np.ndarray, most: int) -> Points:
+def thinned(x: Sequence[float], y: Sequence[float], most: int) -> Points:
     """Reduces points [n] to at most `most`: each part's extremes, and the first and last point.
 
-    A spike of a single step is preserved.
+    A spike of a single step is preserved. The values must be finite.
     """
-    if len(x) <= most:
+    count = len(x)
+    if count <= most:
         return x, y
     parts = max((most - 2) // 2, 1)
-    edges = np.linspace(0, len(x), parts + 1).astype(int)[:-1]
-    bounds = [*edges, len(x)]
-    kept = {0, len(x) - 1}
-    for start, end in itertools.pairwise(bounds):
-        kept |= {start + int(np.argmin(y[start:end])), start + int(np.argmax(y[start:end]))}
+    kept = {0, count - 1}
+    for start, end in itertools.pairwise(part * count // parts for part in range(parts + 1)):
+        values = y[start:end]
+        kept |= {start + values.index(min(values)), start + values.index(max(values))}
     chosen = sorted(kept)
-    return x[chosen], y[chosen]
+    return [x[place] for place in chosen], [y[place] for place in chosen]
 
 
 def _curves(run: Run) -> Iterable[tuple[str, str, Points]]:
@@ -133,22 +131,22 @@ def _curves(run: Run) -> Iterable[tuple[str, str, Points]]:
 
 def _of_columns(columns: Columns) -> Iterable[tuple[str, Points]]:
     """Yields the points of each column where it has a value."""
-    steps = np.array(columns.get("step", ()), float)
+    steps = columns.get("step", ())
     for name, values in columns.items():
         if name != "step":
-            known = np.array([value is not None for value in values])
-            yield name, (steps[known], np.array(values, float)[known])
+            known = [value is not None for value in values]
+            yield name, (_where(known, steps), _where(known, values))
 
 
-def _of_evaluations(rows: Iterable[records.Record]) -> dict[str, Points]:
+def _of_evaluations(rows: Iterable[records.Record]) -> Mapping[str, Points]:
     own = [row for row in rows if isinstance(row, records.Evaluation) and row.is_own]
-    found: dict[str, tuple[list[int], list[float]]] = {}
+    found: dict[str, tuple[list[float], list[float]]] = {}
     for row in sorted(own, key=lambda each: each.step):
         for name, value in row.metrics.items():
             x, y = found.setdefault(name, ([], []))
             x.append(row.step)
             y.append(value)
-    return {name: (np.array(x, float), np.array(y, float)) for name, (x, y) in found.items()}
+    return found
 
 
 def _place(kind: str, name: str, sets: Sequence[str]) -> tuple[str, str]:
@@ -165,18 +163,26 @@ def _place(kind: str, name: str, sets: Sequence[str]) -> tuple[str, str]:
     return name, kind
 
 
-def series(name: str, x: np.ndarray, y: np.ndarray, most: int) -> dict[str, Any]:
+def series(name: str, x: Sequence[float], y: Sequence[float], most: int) -> dict[str, Any]:
     """Returns a curve of at most `most` points, for the script."""
-    finite = np.isfinite(y)
-    strange = zip(x[~finite], y[~finite], strict=True)
-    kept_x, kept_y = thinned(x[finite], y[finite], most)
+    finite = list(map(math.isfinite, y))
+    strange = [not each for each in finite]
+    kept_x, kept_y = thinned(_where(finite, x), _where(finite, y), most)
     return {
         "name": name,
-        "x": [int(step) for step in kept_x],
-        "y": [_short(value) for value in kept_y],
-        "bad": [[int(step), _named(value)] for step, value in strange][:50],
+        "x": list(map(int, kept_x)),
+        "y": list(map(_short, kept_y)),
+        "bad": [
+            [int(step), _named(value)]
+            for step, value in zip(_where(strange, x), _where(strange, y), strict=True)
+        ][:50],
         "of": len(x),
     }
+
+
+def _where(chosen: Sequence[bool], values: Sequence[float]) -> Sequence[float]:
+    """Returns the chosen ones of some values."""
+    return values if all(chosen) else list(itertools.compress(values, chosen))
 
 
 def _short(value: float) -> float:

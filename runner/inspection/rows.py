@@ -6,6 +6,7 @@
 The facts are cached (see `cache`), which halves the time for ten thousand directories.
 """
 
+import contextlib
 import dataclasses
 import math
 import statistics
@@ -108,11 +109,11 @@ def below(root: Path) -> list[Row]:
     found = list(folders.runs(root))
     with cache.of(root) as known:
         facts = _cached(found, root, known)
-    rows = [
-        _row(each, root, facts.get(each.folder))
-        for each in found
-        if each.problem or (each.folder in facts and is_run(each.folder))  # not removed since
-    ]
+    rows = []
+    for each in found:
+        if each.problem or each.folder in facts:
+            with contextlib.suppress(ConfigError):  # removed since
+                rows.append(_row(each, root, facts.get(each.folder)))
     return sorted(rows, key=lambda row: row.name)
 
 

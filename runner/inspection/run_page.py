@@ -3,14 +3,17 @@
 import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from runner.core import layout, text
 from runner.history import records
-from runner.inspection import curves, outcome, page, pictures, predictions, timeline
+from runner.inspection import curves, outcome, page, pictures, timeline
 from runner.run_directory import goodput
 from runner.run_directory.run import Run
 from runner.storage import display_names
+
+if TYPE_CHECKING:
+    from runner.inspection.predictions import Predictions
 
 _DECISIONS = (
     *(records.Rollback, records.FreshShuffle, records.Corruption),
@@ -23,7 +26,7 @@ Rows = list[tuple[str, ...]]
 def render(run: Run, *, refresh: int = 0) -> str:
     """Returns the page as HTML."""
     problems: list[str] = []
-    found = predictions.of(run.directory, problems)
+    found = _predictions(run, problems)
     drawn = pictures.of(run.directory)
     first = run.rule.names if run.rule else ()
     charts = curves.charts([run], first=first)
@@ -60,6 +63,14 @@ def render(run: Run, *, refresh: int = 0) -> str:
         environment=_environment(run),
         again=again,
     )
+
+
+def _predictions(run: Run, problems: list[str]) -> "Predictions | None":
+    if not (run.directory / layout.PREDICTIONS).exists():
+        return None
+    from runner.inspection import predictions  # imports NumPy
+
+    return predictions.of(run.directory, problems)
 
 
 def _figures(run: Run) -> Iterator[tuple[str, str, str]]:

@@ -253,6 +253,5 @@ def _ranks(
 
 def _series(number: int, points: Sequence[tuple[int, float]]) -> Chart:
     """Returns the curve of a trial, in the color of its number, whichever others are shown."""
-    x = np.array([step for step, _ in points], float)
-    y = np.array([value for _, value in points], float)
+    x, y = [step for step, _ in points], [value for _, value in points]
     return {**curves.series(f"trial {number}", x, y, _POINTS), "color": number}
