@@ -13,8 +13,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from runner.core import files
 
 _FORMAT = 3  # of the cached facts. A cache with another format is dropped
@@ -44,7 +42,7 @@ class Cache:
         folder = self._folder(name)
         self._seen.add(folder)
         before, facts = self._known.get(folder, ("", ""))
-        return dict(orjson.loads(facts)) if before == stamp else None
+        return dict(json.loads(facts)) if before == stamp else None
 
     def put(self, name: str, stamp: str, facts: Mapping[str, Any]) -> None:
         """Stores facts, as JSON values, which are valid while the stamp is unchanged."""
