@@ -40,6 +40,7 @@ from runner.runs.call import Call, Given, Outcome
 _GIN = "supervised.gin"  # it names the task, which the runner does not import
 _BATCH_SIZE = 32  # in supervised.gin
 _ANY_LOSS = "TrainerConfig.loss_upper_bound = 1e999"  # infinite: any finite loss, as in Keras
+_FOLDS = re.compile(r"(SupervisedData|StudyConfig)\.folds\s*=\s*[1-9]")
 _BEST = (
     "TrainerConfig.best_checkpoint_eval_metric = 'validation_loss'",
     "TrainerConfig.best_checkpoint_metric_comp = 'lower'",
@@ -169,13 +170,13 @@ def prepared(
     Raises:
         ConfigError: an argument or a value of the configuration is not valid.
     """
-    folded = any(re.search(r"SupervisedData\.folds\s*=\s*[1-9]", each) for each in gin_params)
+    folded = any(_FOLDS.search(each) for each in gin_params)
     model, made = _compiled(model, {k: v for k, v in compiled.items() if v is not None})
     train, validation = fit_data.read(data, keras, made)
     if folded and validation is not None:
         raise ConfigError(
-            "runner.fit: with SupervisedData.folds, a part of the training data is used for "
-            "validation: omit the validation data"
+            "runner.fit: with folds, a part of the training data is used for validation: omit the "
+            "validation data"
         )
     evaluates = folded or validation is not None
     given = sources.Given(
@@ -204,7 +205,12 @@ def prepared(
     ]
     if own is not None and not options.get("allow_config_change"):
         _check_model(own, Path(model_dir))
-    experiment = config.load([_GIN], params, trains=True, evaluates=evaluates, **more)
+    both = {"trains": True, "evaluates": evaluates, **more}
+    counts = length.end is None and not _sets(gin_params, "EpochsConfig.examples")
+    if counts and _sets(gin_params, "SupervisedData.fold_group"):
+        unsized = config.load([_GIN], [*params, "EpochsConfig.examples = 1"], **both)
+        params += _of_groups(train, unsized.task.train_data)
+    experiment = config.load([_GIN], params, **both)
     if own is not None and not copies.is_built(own) and copies.has_call(own):
         copies.build(own, examples.first(train))  # with random numbers of the caller, as in Keras
     return Prepared(experiment, given, evaluates, own, converted, called)
@@ -330,6 +336,13 @@ def _of_data(given: Any, lengths: fit_arguments.Lengths, own: Sequence[str]) -> 
             _check_end(found, own)
         if not streams and part == "train":  # for epochs
             yield f"{part}/SupervisedData.num_examples = {found.size}"
+
+
+def _of_groups(train: Any, data: Any) -> Iterator[str]:
+    """Yields the binding for the number of training examples in a fold of groups."""
+    chosen = examples.of_fold(train, data, "train")
+    if isinstance(chosen, examples.Arrays):
+        yield f"EpochsConfig.examples = {chosen.size}"
 
 
 class _Length(NamedTuple):

@@ -142,7 +142,7 @@ class Trials:
             judged = self._fit.validation is not None and not values["stopping"]
             values["strategy"] = "tpe" if judged else "random"
         own = [f"StudyConfig.{name} = {value!r}" for name, value in values.items() if value]
-        bindings = ["RunConfig.study = @StudyConfig()", *own, *map(_binding, first.items())]
+        bindings = [*own, *map(_binding, first.items())]
         return self._prepared(bindings, [], Path(), flags).experiment
 
     def load(self, gin_params: Sequence[str], overrides: Sequence[str]) -> config.Experiment:
@@ -186,7 +186,7 @@ class Trials:
             lengths=fit_arguments.Lengths(**self._fit.lengths),
             keras=fit_arguments.OfKeras(),
             compiled=self._fit.compiled,
-            gin_params=[*self._fit.gin_params, *bindings],
+            gin_params=["RunConfig.study = @StudyConfig()", *self._fit.gin_params, *bindings],
             options=self._fit.options,
             overrides=[*recorded, *overrides],
             flags=flags,

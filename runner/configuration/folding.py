@@ -43,7 +43,8 @@ def parameters(experiment: cfg.ExperimentConfig, folds: int, fold: int) -> dict[
 def left_out(experiment: cfg.ExperimentConfig) -> str:
     """Describes the data that a cross-validation does not use, or returns "" if it uses all."""
     data = experiment.task.validation_data
-    own = [f"{name} = {getattr(data, name)!r}" for name in _of_its_own(experiment.task)]
+    names = [name for name in _of_its_own(experiment.task) if name != "num_examples"]
+    own = [f"{name} = {getattr(data, name)!r}" for name in names]
     return f"{_SIDES[1]} ({', '.join(own)})" if own else ""
 
 

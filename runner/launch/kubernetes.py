@@ -45,6 +45,10 @@ def _check(job: Job) -> None:
         )
     _check_names(config)
     mounts = manifest.mounts(job)
+    if len(mounts) < len(config.volumes):
+        raise ConfigError(
+            f"LaunchConfig.volumes = {config.volumes!r}: two volumes have the same path in the pod"
+        )
     if job.folder and not any(job.folder.is_relative_to(path) for path in mounts):
         there = f" (mounted: {', '.join(mounts)})" if mounts else ""
         raise ConfigError(

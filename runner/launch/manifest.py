@@ -4,7 +4,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from runner.core import layout, text
@@ -68,7 +68,7 @@ def manifest(job: Job, name: str) -> _Object:
 def mounts(job: Job) -> Mapping[str, str]:
     """Returns the persistent volume claims by mount path."""
     pairs = (each.partition(":") for each in job.config.volumes)
-    return {path: claim for claim, _, path in pairs}
+    return {str(PurePosixPath(path)): claim for claim, _, path in pairs}
 
 
 def _job(job: Job, name: str, *, hosts: list[str]) -> _Object:

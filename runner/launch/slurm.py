@@ -76,7 +76,10 @@ def _options(job: Job) -> Iterator[str]:
     yield "--open-mode=append"
     yield "--requeue"
     yield f"--signal=B:TERM@{config.grace_seconds}"
-    yield from config.options
+    for each in config.options:
+        name, equals, value = each.partition("=")
+        is_quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
+        yield each if is_quoted else f"{name}{equals}{_quoted(value)}" if equals else name
 
 
 def _command(job: Job) -> list[str]:

@@ -58,7 +58,7 @@ def check(call: Call, planned: plan.Plan, *, reads: bool = False) -> None:
         ] = None
     if problems:
         raise ConfigError("\n".join(problems))
-    if reads and planned.options.folds:
+    if reads and planned.options.folds and not call.trial:  # without data of a Python program
         _read(made)
 
 

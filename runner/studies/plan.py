@@ -245,6 +245,7 @@ class Plan:
 
     def _result(self, chosen: Mapping[str, Any], trials: Sequence[Trial]) -> suggest.Result:
         """Returns all scores of a configuration, for a strategy."""
+        trials = [each for each in trials if not trial.has_failed(each)]
         further, limits = self.goals.objectives[1:], self.goals.limits
         others = (_mean(trials, each.name) for each in further)
         bounded = (_mean(trials, each.name) for each in limits)

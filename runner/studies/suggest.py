@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from runner.errors import ConfigError
-from runner.studies import space
+from runner.studies import space, trial
 from runner.studies.goals import Goals
 
 Chosen = dict[str, Any]
@@ -180,13 +180,19 @@ def _replayed(
     lag: int,
     goals: Goals,
 ) -> Chosen:
-    """Replays all asks and tells in the same order, which restores the sampler's state."""
+    """Replays all asks and tells in the same order, which restores the sampler's state.
+
+    A result of other values than the sampler asks for now, such as those before a change of the
+    parameters, is told as a failure.
+    """
     study = _optuna(sampler, objectives=max(len(goals.objectives), 1))
-    scores = _scores(results)
     asked: list[tuple[Any, Chosen]] = []
     for each in range(number + 1):
-        if each >= lag and each - lag < len(scores):
-            _tell(study, asked[each - lag][0], scores[each - lag])
+        if 0 <= (known := each - lag) < len(results):
+            made, chosen = asked[known]
+            same = trial.configuration(chosen) == trial.configuration(results[known].chosen)
+            # scored by the results until then, as when it was told first
+            _tell(study, made, _scores(results[: known + 1])[known] if same else None)
         asked.append(_asked(study, parameters))
     return asked[-1][1]
 

@@ -144,11 +144,19 @@ def described(parameters: Mapping[str, Any], seed: int, fold: int | None) -> str
     return ",".join(filter(None, [space.described(parameters), f"seed={seed}", held_out]))
 
 
+def has_failed(one: Trial) -> bool:
+    """Returns whether a trial ended with an error, so that its results do not count."""
+    return one.state in (State.FAILED, State.REJECTED)
+
+
 def worth(one: Trial) -> float | None:
     """Returns a trial's best value, where lower is better, or None if unknown.
 
-    A diverged trial and a NaN are infinite, the worst value.
+    A diverged trial and a NaN are infinite, the worst value. That of a failed trial is unknown,
+    even if it was evaluated before.
     """
+    if has_failed(one):
+        return None
     if one.state == State.DIVERGED:
         return math.inf
     name = one.objective.metric

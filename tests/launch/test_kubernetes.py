@@ -258,6 +258,7 @@ def test_a_long_name_leaves_room_for_those_of_the_pods(manifest):
         (["--model_dir=/else/digits"], "lost pod"),
         (["--gin_file=/here/mine.gin"], "mine.gin"),
         (["--gin.LaunchConfig.volumes=('runs',)"], "tuple claim:/path"),
+        (["--gin.LaunchConfig.volumes=('runs:/runs','data:/runs/')"], "LaunchConfig.volumes path"),
         (["--gin.LaunchConfig.node_labels=('gpu',)"], "tuple label=value"),
         (["--gin.LaunchConfig.options=('--a',)"], "--launch=slurm"),
         (["--gin.LaunchConfig.evaluator=True", "--mode=eval"], "job"),

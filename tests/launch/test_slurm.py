@@ -111,6 +111,17 @@ def test_an_option_of_sbatch_is_one_line(capsys):
     assert not capsys.readouterr().out
 
 
+def test_a_value_of_an_option_is_quoted_if_needed(capsys):
+    options = ("--comment=two #words", "--gres=gpu:1", "--nodelist='a[1-3]'", "--exclusive")
+    option = f"--gin.LaunchConfig.options={options!r}"
+    assert launched("--dry_run", "--mode=train", *CONFIG, "--model_dir=a", option) == 0
+    script = capsys.readouterr().out
+    found = directives(script)
+    assert (found["comment"], found["gres"]) == ('"two #words"', "gpu:1")
+    assert found["nodelist"] == "'a[1-3]'"
+    assert "#SBATCH --exclusive\n" in script
+
+
 def test_quotes_and_signs_of_patterns_are_escaped(capsys, tmp_path):
     """Slurm takes a backslash before a quote for the quote, and %% for %; checked with sbatch."""
     assert launched("--dry_run", "--mode=train", *CONFIG, '--model_dir=a "%j" $(b) #c') == 0

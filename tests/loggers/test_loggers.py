@@ -366,6 +366,18 @@ def test_wandb_has_each_row_once_also_after_a_kill(run, offline, capsys):
     assert {each.type for each in stored(run)["artifact"]} == {"model", "file"}
 
 
+def test_wandb_has_both_tables_of_a_study(run, offline, capsys):
+    study = run.parent / "study"
+    shutil.copytree(run, study / "trials" / "0000-seed=0")
+    facts = {"number": 0, "parameters": {"A.b": 0.1}, "seed": 0, "fold": None}
+    (study / "trials" / "0000-seed=0" / "trial.json").write_text(json.dumps(facts))
+    for name in ("study.json", "trials.csv", "trials.parquet"):
+        (study / name).write_text("{}")
+    log(capsys, study, "--to=wandb")
+    names = [each.name.rpartition("-")[0] for each in stored(study)["artifact"]]
+    assert sorted(names) == ["study", "trials.csv", "trials.parquet"]
+
+
 # The command
 
 

@@ -17,6 +17,7 @@ NAN = math.nan
         ("done", {"accuracy": NAN}, {"accuracy": NAN}, math.inf),
         ("done", {"f1": 0.9}, {"f1": 0.9}, None),
         ("failed", {}, {}, None),
+        ("failed", {"accuracy": 0.99}, {"accuracy": 0.9}, None),
     ],
 )
 def test_what_diverged_or_is_no_number_counts_as_the_worst(state, best, last, worth):

@@ -53,6 +53,9 @@ def test_the_best_are_trained_with_further_seeds_once_all_are_known():
     diverged = dataclasses.replace(there[1], state="diverged")
     others = list(made.wanted([there[0], diverged, there[2]]))[3:]
     assert {each["parameters"][RATE] for each in others} == {0.1, 0.3}
+    failed = dataclasses.replace(there[1], state="failed", failures=1)
+    others = list(planned(*BEST, "StudyConfig.tries = 1").wanted([there[0], failed, there[2]]))[3:]
+    assert {each["parameters"][RATE] for each in others} == {0.1, 0.3}
 
 
 @pytest.mark.parametrize("strategy", ["random", "quasi_random"])

@@ -1,5 +1,7 @@
+import math
 import statistics
 
+import optuna
 import pytest
 from wording import saying
 
@@ -55,6 +57,44 @@ def test_diverged_and_unknown_results_do_not_stop_a_search():
     for strategy in ("tpe", "cma_es"):
         values = iter([None, float("inf"), 1.0, float("inf"), 2.0, None] * 3)
         assert len(tried(strategy, 16, value=lambda _, values=values: next(values))) == 16
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_cma_es_gets_the_score_of_what_was_trained_when_others_diverge(seed):
+    """A study that runs in one process, without replays, is the reference."""
+
+    def diverging(chosen):
+        return math.inf if chosen["A.x"] > -1 else loss(chosen)
+
+    study = optuna.create_study(sampler=optuna.samplers.CmaEsSampler(seed=seed))
+    asked, values, worst = [], [], None
+    for number in range(24):
+        if (known := number - LAG) >= 0:
+            if math.isfinite(value := values[known]):
+                worst = value if worst is None else max(worst, value)
+            told = value if math.isfinite(value) else worst
+            fail = {} if told is not None else {"state": optuna.trial.TrialState.FAIL}
+            study.tell(asked[known], told, **fail)
+        asked.append(study.ask({each.name: distribution(each) for each in PLANE}))
+        values.append(diverging(asked[-1].params))
+    found = tried("cma_es", 24, seed, value=diverging)
+    assert [one for one, *_ in found] == [each.params for each in asked]
+
+
+def distribution(parameter):
+    low, high = parameter.values
+    return optuna.distributions.FloatDistribution(low, high, log=parameter.kind == "log")
+
+
+@pytest.mark.parametrize("strategy", ["cma_es", "nsga2"])
+def test_results_of_values_that_it_would_not_choose_now_are_left_out(strategy):
+    wider = space.parse(["A.x=uniform(-5, 50)", "A.y=log(0.01, 100)"])
+    before = tried(strategy, 20)
+    lost = [one._replace(value=None) for one in before]
+    chosen = [
+        suggest.choose(strategy, wider, 20, results, seed=0, lag=1) for results in (before, lost)
+    ]
+    assert chosen[0] == chosen[1]
 
 
 def test_tpe_finds_better_values_than_chance_in_the_median_of_studies():

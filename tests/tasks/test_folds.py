@@ -161,6 +161,46 @@ def test_arrays_of_fit_are_divided_and_the_fold_validates(tmp_path):
         fit(validation=(X, Y))
 
 
+def test_an_epoch_of_a_fold_of_groups_has_the_groups_examples(tmp_path):
+    x = {"x": X, "who": np.repeat([0, 1, 2, 3], (30, 10, 12, 8))}
+
+    def build():
+        inputs = tf_keras.Input((4,), name="x")
+        made = tf_keras.Model(inputs, tf_keras.layers.Dense(3)(inputs))
+        made.compile("adam", tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        return made
+
+    given = ["SupervisedData.folds = 3", "SupervisedData.fold_group = 'who'"]
+    for fold in range(3):
+        made = runner.fit(
+            build,
+            (x, Y),
+            model_dir=tmp_path / f"{fold}",
+            epochs=2,
+            batch_size=2,
+            gin_params=[*given, f"SupervisedData.fold = {fold}"],
+        )
+        data = supervised.SupervisedData(folds=3, fold=fold, fold_group="who", is_training=True)
+        assert made["step"] == examples.of_fold(examples.read((x, Y), "x", "who"), data, "x").size
+
+
+def test_a_study_of_a_function_can_have_folds(tmp_path, capsys):
+    made = runner.study(
+        network,
+        (X, Y),
+        model_dir=tmp_path / "study",
+        vary={"AdamConfig.beta_1": [0.9]},
+        epochs=1,
+        jobs=1,
+        gin_params=["StudyConfig.folds = 3"],
+    )
+    assert made["trials"] == {"done": 3}
+    assert "task.validation_data" not in capsys.readouterr().err
+    folders = sorted((tmp_path / "study" / "trials").iterdir())
+    folds = [runner.Run(folder).param("task.train_data.fold") for folder in folders]
+    assert folds == [0, 1, 2]
+
+
 def test_examples_of_the_users_are_divided_by_class_and_group(tmp_path):
     def part(given, where="mine", group="", **fields):
         data = supervised.SupervisedData(folds=5, fold=1, fold_group=group, **fields)

@@ -19,6 +19,7 @@ from runner.run_directory.loggers.rows import Row
 from runner.run_directory.state import State
 
 _STEP = "step"  # the training step's name, the x axis of all charts
+_TABLES = (".csv", ".parquet")
 _RUN, _SESSION, _COUNT = "run", "session", "count"
 
 
@@ -130,7 +131,8 @@ class Logger:
         if self._ledger.has(entry) or entry in self._given:
             return
         kind = "model" if path.name == layout.BEST else "file"
-        made = self._library.Artifact(f"{path.stem}-{self._id}", type=kind)
+        name = path.name if path.suffix in _TABLES else path.stem  # trials.csv, trials.parquet
+        made = self._library.Artifact(f"{name}-{self._id}", type=kind)
         made.add_dir(str(path)) if path.is_dir() else made.add_file(str(path))
         self._made.log_artifact(made)
         self._note(entry)
