@@ -189,7 +189,7 @@ def test_a_study_of_a_function_can_have_folds(tmp_path, capsys):
         network,
         (X, Y),
         model_dir=tmp_path / "study",
-        vary={"AdamConfig.beta_1": [0.9]},
+        vary={"AdamExperimentalConfig.beta_1": [0.9]},
         epochs=1,
         jobs=1,
         gin_params=["StudyConfig.folds = 3"],
