@@ -100,7 +100,7 @@ def _read(path: Path, where: str) -> pa.Table:
     try:
         if path.suffix.lower() == ".parquet":
             return pq.read_table(path)
-        return csv.read_csv(path)
+        return csv.read_csv(path, parse_options=csv.ParseOptions(newlines_in_values=True))
     except (OSError, pa.ArrowException) as error:
         said = str(error).splitlines()[0][:200]
         raise ConfigError(f"{where} cannot be read: {said}") from error

@@ -1,3 +1,4 @@
+import csv as csv_of_python
 import gzip
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 import record_files
 import tensorflow as tf
+import tensorflow_datasets as tfds
 from PIL import Image
 from pyarrow import csv
 from wording import saying
@@ -218,6 +220,7 @@ def test_damaged_examples_are_left_out_and_counted(tmp_path):
         (lambda folder: (folder / "a.parquet").write_text("no"), "a.parquet"),
         (lambda folder: (folder / "a.h5").write_text("no"), "a.h5"),
         (lambda folder: (folder / "a.npy").write_text("no"), "a.npy"),
+        (lambda folder: np.save(folder / "a.npy", np.zeros(2, "datetime64[D]")), "datetime64"),
         (lambda folder: (folder / "a.array_record").write_text("no"), "a.array_record"),
         (lambda folder: (folder / "a.csv").write_text('a,b\n1,2\n1,"2'), "a.csv"),
         (
@@ -405,6 +408,115 @@ def test_a_mixture_with_a_source_without_any_intact_example_ends(tmp_path):
     mixed.max_faults = 99
     with pytest.raises(RunnerError, match=saying("every damaged")):
         mixed.load(tf.constant([0, 3]))
+
+
+def test_csv_values_with_line_breaks_are_read_wherever_a_block_ends(tmp_path):
+    """Arrow reads blocks of a megabyte, which may end within a quoted value."""
+    chance = np.random.default_rng(3)
+    texts = [
+        f"{n} " + "\n".join(["a, b" * int(size), '"c"\n', "\n"])
+        for n, size in enumerate(chance.integers(1, 300, 6_000))
+    ]
+    with (tmp_path / "a.csv").open("w", newline="") as file:
+        writer = csv_of_python.writer(file)
+        writer.writerows([["x", "text"], *enumerate(texts)])
+    found = everything(tmp_path / "a.csv")
+    assert found["x"].tolist() == list(range(6_000))
+    assert [each.decode() for each in found["text"]] == texts
+
+
+def test_categories_and_all_kinds_of_text_are_text(tmp_path):
+    words = pa.array(["a", "b", "a", "c"])
+    kinds = {
+        "category": words.dictionary_encode(),
+        "large": words.cast(pa.large_binary()),
+        "view": words.cast(pa.string_view()),
+    }
+    pq.write_table(pa.table(kinds), tmp_path / "a.parquet")
+    found = everything(tmp_path / "a.parquet")
+    assert list(found) == list(kinds)
+    assert all(values.tolist() == [b"a", b"b", b"a", b"c"] for values in found.values())
+
+
+def with_a_damaged_record(folder):
+    path = folder / "a.array_record"
+    writer = array_record.ArrayRecordWriter(str(path), "group_size:1,uncompressed")
+    for number in range(40):
+        writer.write(bytes([number]) * 1000)
+    writer.close()
+    data = bytearray(path.read_bytes())
+    data[data.find(bytes([30]) * 500) + 100] ^= 1
+    path.write_bytes(data)
+    return path
+
+
+def with_a_damaged_chunk(folder):
+    path = folder / "a.h5"
+    with h5py.File(path, "w") as file:
+        file["y"] = np.arange(40)
+        rows = np.arange(40.0 * 64).reshape(40, 64)
+        made = file.create_dataset("x", data=rows, chunks=(1, 64), fletcher32=True)
+        at = made.id.get_chunk_info(30).byte_offset
+    data = bytearray(path.read_bytes())
+    data[at + 20] ^= 1
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize("make", [with_a_damaged_record, with_a_damaged_chunk])
+def test_only_the_damaged_one_of_a_batch_is_left_out(tmp_path, make, capsys):
+    source = inputs.source(str(make(tmp_path)))
+    source.max_faults = 3
+    dataset = tf.data.Dataset.from_tensor_slices(np.arange(40)[::-1]).batch(20)
+    assert sum(1 for _ in dataset.map(source.load)) == 2
+    assert list(source.faults) == [30]
+    assert " 30" in capsys.readouterr().err
+
+
+class Drawn(tfds.core.GeneratorBasedBuilder):
+    """Images of different sizes, and features of other kinds."""
+
+    VERSION = tfds.core.Version("1.0.0")
+
+    def _info(self):
+        features = {
+            "image": tfds.features.Image(shape=(None, None, 3)),
+            "label": tfds.features.ClassLabel(num_classes=3),
+            "text": tfds.features.Text(),
+            "words": tfds.features.Sequence(tf.int64),
+        }
+        return self.dataset_info_from_configs(features=tfds.features.FeaturesDict(features))
+
+    def _split_generators(self, manager):
+        del manager
+        return {"train": self._generate_examples()}
+
+    def _generate_examples(self):
+        for n in range(9):
+            image = np.full((2 + n, 3, 3), n, np.uint8)
+            yield n, {"image": image, "label": n % 3, "text": f"{n}", "words": [1] * n}
+
+
+def test_a_prepared_data_set_is_read_by_index_and_images_of_any_size_as_files(tmp_path, capsys):
+    made = Drawn(data_dir=str(tmp_path / "data"), file_format="array_record")
+    made.download_and_prepare()
+    source = inputs.source("tfds:drawn:train", data_dir=str(tmp_path / "data"))
+    assert "words" in capsys.readouterr().err
+    assert len(source) == 9
+    rows = source.read(np.arange(9))
+    assert sorted(rows) == ["image", "label", "text"]
+    for image, label, text in zip(rows["image"], rows["label"], rows["text"], strict=True):
+        pixels = tf.io.decode_image(image).numpy()
+        assert (pixels.shape, pixels.max(), label) == (
+            (2 + int(text), 3, 3),
+            int(text),
+            int(text) % 3,
+        )
+    half = inputs.source("tfds:drawn:train[:50%]", data_dir=str(tmp_path / "data"))
+    assert half.shards[0].fingerprint != source.shards[0].fingerprint
+    (tmp_path / "data").rename(tmp_path / "moved")
+    moved = inputs.source("tfds:drawn:train", data_dir=str(tmp_path / "moved"))
+    assert moved.shards == source.shards
 
 
 def test_a_record_whose_length_looks_like_a_compressed_file_is_read(tmp_path):

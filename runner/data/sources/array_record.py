@@ -1,5 +1,6 @@
 """The records of ArrayRecord files, as serialized strings."""
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,10 @@ import numpy as np
 import tensorflow as tf
 
 from runner.data.sources import files
-from runner.data.sources.source import DamagedExampleError, Shard, Source
+from runner.data.sources.source import DamagedExampleError, Shard, Source, first_damaged
 from runner.errors import ConfigError
+
+_DAMAGE = (RuntimeError, ValueError, IndexError)
 
 
 class ArrayRecords(Source):
@@ -54,11 +57,15 @@ class ArrayRecords(Source):
         shards, places = self.places(indices)
         for shard in np.unique(shards):
             numbers = np.flatnonzero(shards == shard)
+            wanted, reader = places[numbers].tolist(), self._readers[shard]
             try:
-                records[numbers] = self._readers[shard].read(places[numbers].tolist())
-            except (RuntimeError, ValueError, IndexError) as error:
-                said = str(error).splitlines()[0]
-                raise DamagedExampleError(
-                    f"{self._paths[shard]}: {said}", int(indices[numbers[0]])
-                ) from error
+                records[numbers] = reader.read(wanted)
+            except _DAMAGE as error:
+                bad = first_damaged(functools.partial(_record, reader), wanted, _DAMAGE)
+                said = f"{self._paths[shard]}, record {wanted[bad]:,}: {str(error).splitlines()[0]}"
+                raise DamagedExampleError(said, int(indices[numbers[bad]])) from error
         return records
+
+
+def _record(reader: Any, place: int) -> Any:
+    return reader.read([place])

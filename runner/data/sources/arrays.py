@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from runner.data.sources import files
-from runner.data.sources.source import DamagedExampleError, Shard, Source
+from runner.data.sources.source import DamagedExampleError, Shard, Source, first_damaged
 from runner.errors import ConfigError
 
 
@@ -18,7 +18,7 @@ class NumpyFiles(Source):
 
     def __init__(self, paths: Sequence[Path], name: str) -> None:
         self._arrays = {path.stem: _mapped(path) for path in paths}
-        self._spec = {key: _spec(array) for key, array in self._arrays.items()}
+        self._spec = {path.stem: _spec(self._arrays[path.stem], str(path)) for path in paths}
         length = _length({str(path): self._arrays[path.stem] for path in paths})
         path = paths[0]
         prints = " ".join(files.fingerprint(path) for path in paths)
@@ -54,17 +54,17 @@ class Hdf5(Source):
             arrays = {key: file[key] for key in kept}
             self._files.append(arrays)
             for key in kept:
-                ours, first = _spec(arrays[key]), _spec(self._files[0][key])
+                where = f"{path}, {key!r}"
+                ours, first = _spec(arrays[key], where), _spec(self._files[0][key], where)
                 if ours != first:
                     raise ConfigError(
-                        f"{path}, {key!r}: examples are {_shown(ours)}, but {_shown(first)} in "
-                        f"{paths[0]}"
+                        f"{where}: examples are {_shown(ours)}, but {_shown(first)} in {paths[0]}"
                     )
             shards.append(Shard(str(path), _length(arrays, str(path)), files.fingerprint(path)))
         if not kept:
             raise ConfigError(f"{name}: there are no data sets")
         first = self._files[0]
-        self._spec = {key: _spec(first[key]) for key in kept}
+        self._spec = {key: _spec(first[key], name) for key in kept}
         chunks = [array.chunks[0] for array in first.values() if array.chunks]
         self.block = max(chunks, default=1)
         super().__init__(name, shards)
@@ -89,10 +89,10 @@ class Hdf5(Source):
                     try:
                         rows[key][numbers] = array[wanted][inverse]
                     except OSError as error:
-                        where = f"{self.shards[shard].path}, {key!r}"
-                        raise DamagedExampleError(
-                            f"{where}: {error}", int(indices[numbers[0]])
-                        ) from error
+                        bad = first_damaged(array.__getitem__, places[numbers].tolist(), OSError)
+                        row, index = places[numbers[bad]], int(indices[numbers[bad]])
+                        where = f"{self.shards[shard].path}, {key!r}, row {row:,}"
+                        raise DamagedExampleError(f"{where}: {error}", index) from error
         return rows
 
 
@@ -117,8 +117,13 @@ def _shown(spec: tf.TensorSpec) -> str:
     return f"{spec.dtype.name}{spec.shape.as_list()}"
 
 
-def _spec(array: Any) -> tf.TensorSpec:
-    kind = tf.string if array.dtype.kind in "OSU" else tf.as_dtype(array.dtype)
+def _spec(array: Any, where: str) -> tf.TensorSpec:
+    try:
+        kind = tf.string if array.dtype.kind in "OSU" else tf.as_dtype(array.dtype)
+    except TypeError as error:
+        raise ConfigError(
+            f"{where}: its values are of the type {array.dtype}, which TensorFlow does not have"
+        ) from error
     return tf.TensorSpec(array.shape[1:], kind)
 
 

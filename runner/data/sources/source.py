@@ -7,7 +7,7 @@ fingerprint for each of its files, so that a run detects data that changed betwe
 
 import abc
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -75,6 +75,20 @@ class DamagedExampleError(RunnerError):
     def __init__(self, message: str, index: int) -> None:
         super().__init__(message)
         self.index = index
+
+
+def first_damaged(
+    read: Callable[[int], object],
+    places: Sequence[int],
+    damage: type[Exception] | tuple[type[Exception], ...],
+) -> int:
+    """Returns which of the examples at some places raises `damage`, or 0 if none does alone."""
+    for number, place in enumerate(places):
+        try:
+            read(place)
+        except damage:
+            return number
+    return 0
 
 
 class Source(abc.ABC):

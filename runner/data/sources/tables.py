@@ -18,7 +18,12 @@ from runner.errors import ConfigError
 
 _KEPT = 40  # groups of rows in memory: more than the two windows of blocks that a batch may touch
 _CSV_BYTES = 1 << 24  # of a CSV file from which types are inferred at once
+_PARSING = csv.ParseOptions(newlines_in_values=True)
 _CSV_ROWS = 4096  # approximate number of rows of a CSV file that are parsed together
+_TEXT = (
+    *(pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+    *(pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view),
+)
 
 
 class _Table(Source):
@@ -165,6 +170,7 @@ class Csv(_Table):
         return csv.read_csv(
             pa.BufferReader(data),
             read_options=csv.ReadOptions(column_names=self._schema.names, use_threads=False),
+            parse_options=_PARSING,
             convert_options=csv.ConvertOptions(
                 column_types=self._schema, include_columns=self._columns
             ),
@@ -174,7 +180,8 @@ class Csv(_Table):
 def _csv_schema(path: Path, starts: Sequence[int]) -> pa.Schema:
     """Returns the types that hold all values of a file, whose groups of lines have these starts."""
     try:
-        with csv.open_csv(path, read_options=csv.ReadOptions(block_size=_CSV_BYTES)) as reader:
+        options = csv.ReadOptions(block_size=_CSV_BYTES)
+        with csv.open_csv(path, read_options=options, parse_options=_PARSING) as reader:
             found = reader.schema
         begin = next((each for each in starts if each > _CSV_BYTES // 2), starts[-1])
         with path.open("rb") as file:
@@ -184,6 +191,7 @@ def _csv_schema(path: Path, starts: Sequence[int]) -> pa.Schema:
                 part = csv.read_csv(
                     pa.BufferReader(file.read(end - begin)),
                     read_options=csv.ReadOptions(column_names=found.names),
+                    parse_options=_PARSING,
                 )
                 found = pa.schema([_wider(*each) for each in zip(found, part.schema, strict=True)])
                 begin = end
@@ -266,7 +274,9 @@ def _check_schemas(schemas: Sequence[pa.Schema], paths: Sequence[Path]) -> None:
 def _spec(field: pa.Field, name: str) -> tf.TensorSpec:
     """Returns the tensor spec of a column."""
     kind = field.type
-    if pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_large_string(kind):
+    if pa.types.is_dictionary(kind):  # such as a category of pandas
+        kind = kind.value_type
+    if any(is_text(kind) for is_text in _TEXT):
         return tf.TensorSpec([], tf.string)
     is_fixed = pa.types.is_fixed_size_list(kind)
     if is_fixed or pa.types.is_list(kind) or pa.types.is_large_list(kind):
@@ -308,6 +318,8 @@ class _Column(NamedTuple):
         array = column.combine_chunks()
         if isinstance(array, pa.ChunkedArray):  # it has no chunk
             array = pa.array([], array.type)
+        if pa.types.is_dictionary(array.type):
+            array = array.dictionary_decode()
         kind, missing = array.type, _missing(array)
         if pa.types.is_fixed_size_list(kind):
             inner = array.values.slice(array.offset * kind.list_size, len(array) * kind.list_size)
@@ -319,8 +331,8 @@ class _Column(NamedTuple):
             for number, row in enumerate(array):
                 values[number] = None if number in missing else _filled(row.values)
             return cls(values, missing)
-        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-            array = array.cast(pa.binary() if pa.types.is_string(kind) else pa.large_binary())
+        if any(is_text(kind) for is_text in _TEXT):
+            array = array.cast(pa.large_binary())
         return cls(_filled(array), missing)
 
 
@@ -336,7 +348,7 @@ def _missing(array: pa.Array) -> frozenset[int]:
 def _filled(array: pa.Array) -> np.ndarray:
     """Returns an array with zeros for missing numbers."""
     kind = array.type
-    if array.null_count and not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
+    if array.null_count and not pa.types.is_large_binary(kind):
         array = array.fill_null(False if pa.types.is_boolean(kind) else 0)
     values: np.ndarray = array.to_numpy(zero_copy_only=False)
     return values
