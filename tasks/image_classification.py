@@ -79,6 +79,13 @@ class ImageClassificationTask(base_task.Task):
         """Height, width and channels of an image."""
         return tuple(self.task_config.image_shape or self._train_examples().image_shape)
 
+    @functools.cached_property
+    def _names(self) -> tuple[str, ...]:
+        """The classes of the training data. Unknown if these are not needed for a model."""
+        if self.task_config.num_classes and self.task_config.image_shape:
+            return ()
+        return self._train_examples().class_names
+
     def build_model(self) -> tf_keras.Model:
         """The configured network, from images to logits.
 
@@ -108,7 +115,7 @@ class ImageClassificationTask(base_task.Task):
             ConfigError: the data cannot be read, or do not fit the network.
         """
         source = image_data.source_of(params)
-        examples = self._read(source)
+        examples = image_examples.with_classes(self._read(source), self._names, str(source))
         if examples.classes > self.num_classes:
             raise ConfigError(
                 f"{source}: labels go up to {examples.classes - 1},"
@@ -242,7 +249,7 @@ class ImageClassificationTask(base_task.Task):
             self.task_config,
             model,
             image_shape=self.image_shape,
-            class_names=examples.class_names,
+            class_names=self._names or examples.class_names,
         )
 
     def score_served(

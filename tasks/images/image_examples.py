@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from runner.core import text
+from runner.errors import ConfigError
 from runner.storage import data_copies
 from tasks.files import cached
 from tasks.images import image_folders, image_sources
@@ -58,6 +60,32 @@ def read(source: image_sources.Source) -> Examples:
             class_names=stored.class_names,
             keys=_keys(stored.images, index, source),
         )
+
+
+def with_classes(examples: Examples, names: tuple[str, ...], where: str) -> Examples:
+    """Returns examples with labels that number these classes.
+
+    A directory without images of a class has no number for it, so that its labels would differ.
+
+    Args:
+        examples: They are returned as they are if their source does not name the classes.
+        names: The names of all classes in order, or () if unknown.
+        where: Their source, for the message.
+
+    Raises:
+        ConfigError: their source has other classes.
+    """
+    if not names or not examples.class_names or examples.class_names == names:
+        return examples
+    if unknown := [each for each in examples.class_names if each not in names]:
+        raise ConfigError(
+            f"{where}: the training data have no class {text.some(unknown)}; their classes are "
+            f"{text.some(list(names))}"
+        )
+    numbers = np.array([names.index(each) for each in examples.class_names], np.int32)
+    with tf.device("cpu:0"):
+        labels = tf.constant(numbers[examples.labels.numpy()])
+    return dataclasses.replace(examples, labels=labels, classes=len(names), class_names=names)
 
 
 def count(source: image_sources.Source) -> int:

@@ -270,6 +270,20 @@ def test_averages_of_a_model_of_dicts_that_was_mirrored_in_bfloat16_are_exported
     }
 
 
+def test_inputs_in_a_list_are_scored_by_their_names_and_others_ignored(tmp_path):
+    chance = np.random.default_rng(0)
+    x = {name: chance.normal(size=(60, 3)).astype("float32") for name in ("zeta", "alpha")}
+    x["patient"] = np.arange(60) // 4
+    first, second = tf_keras.Input((3,), name="zeta"), tf_keras.Input((3,), name="alpha")
+    joined = tf_keras.layers.Concatenate()([3 * first, second])
+    model = tf_keras.Model([first, second], tf_keras.layers.Dense(2, "softmax")(joined))
+    model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
+    data = x, (x["zeta"][:, 0] > 0).astype(int)
+    runner.fit(model, data, data, model_dir=tmp_path, train_steps=20, batch_size=20)
+    made = runner.run(None, tmp_path, "export", validation=data)
+    assert [each["accepted"] for each in made["exports"]] == [True]
+
+
 def test_what_cannot_be_exported_is_refused(toy, tmp_path, capsys, monkeypatch):
     with pytest.raises(ConfigError, match=saying("checkpoint export")):
         runner.run(experiment(), tmp_path / "nothing", "export")

@@ -60,6 +60,17 @@ def test_data_that_do_not_fit_the_network_are_refused(tmp_path):
         build_task(num_classes=12).build_inputs(data)
 
 
+def test_validation_data_without_some_classes_are_scored_by_the_names_of_classes(tmp_path):
+    train = write_npz(tmp_path / "train.npz", class_names=["ant", "bee", "cat"])
+    own = write_npz(tmp_path / "own.npz", classes=2, class_names=["cat", "ant"])
+    task = build_task(train_data=training(input_path=train))
+    _, labels = everything(validation(input_path=own), task)
+    assert labels.tolist() == [2, 0] * 10
+    other = write_npz(tmp_path / "other.npz", classes=2, class_names=["ant", "cow"])
+    with pytest.raises(ConfigError, match=saying("other.npz cow ant")):
+        task.build_inputs(validation(input_path=other))
+
+
 def test_one_file_for_training_and_validation_needs_its_splits_named(tmp_path):
     path = write_npz(tmp_path / "x.npz")
     with pytest.raises(ConfigError, match=saying("share images x.npz split='train'")):

@@ -151,8 +151,12 @@ def _declared(model: Any) -> tuple[Sequence[Any], Any]:
 
 def named(inputs: Any, own: ModelSignature) -> dict[str, tf.Tensor]:
     """Returns a model's inputs by the names of its signature, in its types and ranks."""
-    if isinstance(inputs, Mapping) and isinstance(own.nested, Mapping):
-        inputs = {name: inputs[name] for name in own.nested}
+    if isinstance(inputs, Mapping):
+        nested = own.nested
+        names = nested if isinstance(nested, Mapping) else [x.name for x in tf.nest.flatten(nested)]
+        if all(name in inputs for name in names):  # as Keras does, which ignores others
+            chosen = {name: inputs[name] for name in names}
+            inputs = chosen if isinstance(nested, Mapping) else list(chosen.values())
     flat = tf.nest.flatten(inputs)
     return {
         name: _fitted(tensor, spec)
