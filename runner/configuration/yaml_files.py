@@ -277,7 +277,9 @@ def _value(text: str, place: str) -> Any:
     except sizes.TooLargeError as error:
         raise ConfigError(f"{place}: {error}") from error
     except (yaml.YAMLError, ValueError) as error:
-        raise ConfigError(f"{place}: {words.quoted(text)} is not a value") from error
+        raise ConfigError(
+            f'{place}: {words.quoted(text)} is not a value; put text with such characters in "..."'
+        ) from error
 
 
 def _put(items: Any, index: int, value: Any, where: str) -> None:
