@@ -10,6 +10,7 @@ from runner.config import Experiment
 from runner.configuration import run_validation
 from runner.core import console, layout
 from runner.evaluation import evaluation_log, evaluation_sets, evaluator
+from runner.evaluation.prediction import made_of
 from runner.history import history, records
 from runner.reporting import progress, scalars, tensorboard
 
@@ -58,6 +59,7 @@ class FinalTest:
     ) -> None:
         data = config.run.test.data
         self._config = config
+        self._data = made_of.digest(data)
         self._evaluator = built
         self._dataset = evaluation_sets.dataset(config, built.task, data, "TestConfig.data")
         self._folder = folder
@@ -102,6 +104,11 @@ class FinalTest:
         key = (step, weights, restore.step_of(path))
         for row in self._rows.of(records.Test):
             if (row.step, row.weights, row.tested) == key:
+                if row.data not in ("", self._data):
+                    console.say(
+                        "TestConfig.data or its files have changed since the recorded test; to "
+                        "test again, use --mode=eval --data=test with another EvaluatorConfig.name"
+                    )
                 return row
         self._evaluator.restore(path)
         start = time.perf_counter()
@@ -109,7 +116,7 @@ class FinalTest:
         logs = self._evaluator.evaluate_on(self._dataset, "TestConfig.data", limit=limit)
         seconds = round(time.perf_counter() - start, 3)
         metrics = scalars.scalars(evaluation_sets.named(logs, run_validation.TEST))
-        row = records.Test(*key, metrics, seconds, time.time(), path.name, limit)
+        row = records.Test(*key, metrics, seconds, time.time(), path.name, limit, self._data)
         self._rows.append(row)
         self._draw(weights, row.tested, self._charts(logs))
         console.say(

@@ -213,6 +213,7 @@ class Test(Record):
         seconds: How long it took.
         checkpoint: The checkpoint's name.
         limited: As in `Evaluation`.
+        data: A digest of the test data's configuration and files, or empty in older files.
     """
 
     kind = "test"
@@ -224,6 +225,7 @@ class Test(Record):
     time: float
     checkpoint: str
     limited: int = 0
+    data: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -52,15 +52,22 @@ def prefixed(metrics):
     return {names[name]: value for name, value in metrics.items()}
 
 
-def test_the_best_weights_are_tested_once_and_not_again(tmp_path, trained):
+def test_the_best_weights_are_tested_once_and_not_again(tmp_path, trained, capsys):
     results, rows = at_end(experiment(), tmp_path, at=40)
     assert results == {"best": {"step": 20, "metrics": pytest.approx(prefixed(trained[20]))}}
     assert [(row.step, row.weights, row.tested) for row in rows] == [(40, "best", 20)]
     assert rows[0].checkpoint == "ckpt-20"
 
+    capsys.readouterr()
     again, rows = at_end(experiment(), tmp_path, at=40)
     assert again == results
     assert len(rows) == 1
+    assert "TestConfig.data" not in capsys.readouterr().err
+    other = experiment()
+    other.run.test.data = other.run.test.data.replace(global_batch_size=4)
+    again, rows = at_end(other, tmp_path, at=40)
+    assert (again, len(rows)) == (results, 1)
+    says(capsys.readouterr().err, "TestConfig.data changed EvaluatorConfig.name")
 
 
 def test_the_last_weights_too_where_that_is_asked_for(tmp_path, trained):

@@ -1,6 +1,8 @@
 """The provenance of predictions: weights, data and configuration, and how they have changed."""
 
 import glob
+import hashlib
+import json
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -89,6 +91,13 @@ def _checksum(built: evaluator.Evaluator) -> int:
     for variable in keras_internals.variables(built.model):
         found = zlib.crc32(variable.numpy().tobytes(), found)
     return found
+
+
+def digest(data: cfg.DataConfig) -> str:
+    """Returns a text that changes with the configuration of data, and with files that it names."""
+    plain = printing.plain(data)
+    facts = json.dumps([plain, dict(stamps(plain))], sort_keys=True, default=str)
+    return hashlib.sha256(facts.encode()).hexdigest()[:16]
 
 
 def stamps(data: Any, field: str = "") -> Iterator[tuple[str, list[int]]]:
