@@ -16,6 +16,7 @@ from runner.models import optimizer as optimizers
 
 _BATCH = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end")
 _TEST_BATCH = ("on_test_batch_begin", "on_test_batch_end")
+_ENDS = ("on_test_end", "on_epoch_end")
 _OF_KERAS = {"model", "_model", "params", "_params", "validation_data"}
 _LOSS, _VALIDATION_LOSS = "training_loss", "validation_loss"
 
@@ -75,6 +76,7 @@ class CalledCallbacks:
         self._call("on_train_begin")
         self._resumed = run.step > 0
         if self._resumed:
+            run.state.undo_rate()
             self._before = {id(each): dict(_state(each)) for each in self._callbacks}
 
     def after_loop(self, logs: Mapping[str, Any]) -> str | None:
@@ -145,6 +147,8 @@ class CalledCallbacks:
         if self._epoch != epoch:  # also after a rollback
             self._epoch = epoch
             self._call("on_epoch_begin", epoch)
+            if self._run.step > self._start_of(epoch):  # resumed, with the rate that it had set
+                self._run.state.undo_rate()
         if self.stepwise:
             self._call("on_train_batch_begin", self._run.step - self._start_of(epoch))
 
@@ -165,6 +169,8 @@ class CalledCallbacks:
         given = {} if logs is None else logs
         for callback in self._callbacks:
             getattr(callback, method)(*args, given)
+            if method in _ENDS:  # a resume does not call it again
+                self._run.state.note_rate(self._run.step)
             if self._stops() and not self._stopped_by:
                 self._stopped_by = f"{type(callback).__name__}.{method}"
 

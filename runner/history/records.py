@@ -161,8 +161,9 @@ class RateChange(Record):
 
     Attributes:
         step: The step from which it applies.
-        rate: The learning rate, before the drops of a plateau.
+        rate: The learning rate.
         configured: The configured learning rate that it replaces.
+        scale: The factor of the drops until then, which `rate` includes.
     """
 
     kind = "rate_change"
@@ -170,6 +171,7 @@ class RateChange(Record):
     rate: float
     configured: float
     time: float
+    scale: float = 1.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -55,20 +55,28 @@ class ScaledConstant:
 
     Attributes:
         configured: The configured learning rate.
-        rate: The learning rate that the scale multiplies: the configured one, unless other code,
-            such as a callback, has set another.
+        chosen: The configured learning rate, unless other code, such as a callback, has set
+            another.
+        included: The scale at that time, which `chosen` already includes.
     """
 
     def __init__(self, variable: tf.Variable, floor: float = 0.0) -> None:
         self._variable = variable
-        self.configured = self.rate = float(variable.numpy())
         self._floor = floor
-        self._scale = 1.0
-        self._assigned = self.rate
+        self.configured = float(variable.numpy())
+        self.chosen, self.included = self.configured, 1.0
+        self._scale, self._assigned = 1.0, self.configured
+
+    @property
+    def rate(self) -> float:
+        """The learning rate that the scale multiplies."""
+        return self.chosen / self.included
 
     def assign(self, scale: float) -> None:
         """Sets the scale. Must be repeated after a restore."""
-        self._variable.assign(_scaled(self.rate, scale, self._floor))
+        is_chosen = scale == self.included  # its exact value, which the floor does not raise
+        value = self.chosen if is_chosen else _scaled(self.rate, scale, self._floor)
+        self._variable.assign(value)
         self._scale, self._assigned = scale, float(self._variable.numpy())
 
     def changed(self) -> bool:
@@ -76,7 +84,7 @@ class ScaledConstant:
         found = float(self._variable.numpy())
         if found == self._assigned:
             return False
-        self.rate, self._assigned = found / self._scale, found
+        self.chosen, self.included, self._assigned = found, self._scale, found
         return True
 
 

@@ -97,8 +97,8 @@ class TrainingRun:
 
     def train(self, steps: int) -> Mapping[str, Any]:
         """Runs `steps` steps, or fewer if a signal or a broken loss ends them."""
-        self.before_loop()
         self.state.before_loop()
+        self.before_loop()  # a resume calls it again, so what it changes is recorded later
         trainer = self.profiled or self.state.trainer
         return trainer.train(tf.constant(steps, tf.int32))
 

@@ -80,7 +80,13 @@ class TrainingState:
         """Records the learning rate that other code, such as a callback, has set, if any."""
         scale = self.rate_scale
         if isinstance(scale, learning_rate.ScaledConstant) and scale.changed():
-            self.history.append(records.RateChange(step, scale.rate, scale.configured, time.time()))
+            row = (step, scale.chosen, scale.configured, time.time(), scale.included)
+            self.history.append(records.RateChange(*row))
+
+    def undo_rate(self) -> None:
+        """Undoes a change of the learning rate that is not recorded yet."""
+        if isinstance(self.rate_scale, learning_rate.ScaledConstant):
+            self.rate_scale.assign(self._scale)
 
     def save(self) -> Path:
         """Saves a checkpoint of the current state, waits until it is on disk, and returns it."""
@@ -148,6 +154,7 @@ class TrainingState:
     def _decided(self) -> str | None:
         scale = self.decisions.rate_scale
         if scale != self._scale:
+            self.note_rate(self.trainer.step)  # the new scale applies to what a callback has set
             with team.current().together("scale", scale):
                 self.rate_scale.assign(scale)
             self._scale = scale
@@ -161,10 +168,11 @@ class TrainingState:
     def _set_rate(self) -> None:
         """Sets the learning rate that follows from the history."""
         self._scale = self.decisions.rate_scale
-        if isinstance(self.rate_scale, learning_rate.ScaledConstant):
-            rates = {row.configured: row.rate for row in self.history.of(records.RateChange)}
-            configured = self.rate_scale.configured
-            self.rate_scale.rate = rates.get(configured, configured)
+        if isinstance(constant := self.rate_scale, learning_rate.ScaledConstant):
+            changes = {row.configured: row for row in self.history.of(records.RateChange)}
+            found = changes.get(constant.configured)
+            constant.chosen = found.rate if found else constant.configured
+            constant.included = found.scale if found else 1.0
         self.rate_scale.assign(self._scale)
 
     def inputs(self, step: int = 0) -> pipeline.Inputs:

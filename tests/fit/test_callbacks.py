@@ -247,6 +247,91 @@ def test_a_rate_that_a_callback_has_set_survives_a_resume(validates):
     assert fitted("resumed") == whole
 
 
+PLATEAU = [
+    *("PlateauConfig.higher = ('accuracy',)", "PlateauConfig.min_delta = 0.9"),
+    *("PlateauConfig.factor = 0.3", "PlateauConfig.cooldown = 3", "PlateauConfig.floor = 0.01"),
+]
+RATES = {  # when a callback sets it, and the rate in an epoch, given the current one
+    "at the end, once": ("on_epoch_end", lambda epoch, now: 0.01 if epoch == 2 else now, []),
+    "at the end, below the floor": ("on_epoch_end", lambda epoch, _: 0.07 / (10 * epoch + 1), []),
+    "at the end, with drops": ("on_epoch_end", lambda epoch, _: 0.07 / (epoch + 1), PLATEAU),
+    "at the begin, of the current": ("on_epoch_begin", lambda _, now: now * 0.9, []),
+    "in mid-epoch": (
+        "on_epoch_begin",
+        lambda _, now: now * 0.9,
+        ["TrainerConfig.steps_per_loop=1"],
+    ),
+}
+
+
+@pytest.mark.parametrize("broken", ["on_test_begin", "on_epoch_begin", "on_epoch_end", "middle"])
+@pytest.mark.parametrize("kind", RATES)
+def test_a_run_with_rates_of_a_callback_resumes_to_the_same_bits(kind, broken):
+    method, rate, params = RATES[kind]
+    every = ["TrainerConfig.checkpoint_interval = 1"] if broken == "middle" else []
+
+    class Sets(tf_keras.callbacks.Callback):
+        pass
+
+    def sets(self, epoch, logs=None):
+        optimizer = self.model.optimizer
+        optimizer.learning_rate = rate(epoch, float(optimizer.learning_rate.numpy()))
+
+    setattr(Sets, method, sets)
+
+    class Breaks(tf_keras.callbacks.Callback):
+        epoch = 0
+
+        def on_epoch_begin(self, epoch, logs=None):
+            self.epoch = epoch
+
+    def breaks(self, *args, logs=None):
+        if args and isinstance(args[0], int):
+            self.epoch = args[0]
+        if self.epoch == 3:
+            raise RuntimeError("broken")
+
+    def fitted(folder, *callbacks, actions=()):
+        model = network(tf_keras)
+        results = runner.fit(
+            model,
+            callbacks=[Sets(), *callbacks],
+            train_actions=actions,
+            **DATA,
+            epochs=6,
+            model_dir=folder,
+            gin_params=[*params, *every],
+        )
+        return results.history["learning_rate"], [each.tobytes() for each in model.get_weights()]
+
+    whole = fitted("whole")
+    steps = []
+
+    def after_loop(_):
+        steps.append(1)
+        if len(steps) == 11:
+            raise RuntimeError("broken")
+
+    with pytest.raises(RuntimeError, match="broken"):
+        if broken == "middle":
+            fitted("resumed", actions=[after_loop])
+        else:
+            setattr(Breaks, broken, breaks)
+            fitted("resumed", Breaks())
+    assert fitted("resumed") == whole
+
+
+def test_a_drop_applies_to_the_rate_that_a_callback_has_just_set():
+    class Sets(tf_keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            self.model.optimizer.learning_rate = 0.04 if epoch == 1 else 0.02
+
+    params = [*PLATEAU[:3], "PlateauConfig.tolerance = 1"]
+    given = {**DATA, "epochs": 4, "model_dir": "run", "gin_params": params}
+    rates = runner.fit(network(tf_keras), callbacks=[Sets()], **given).history["learning_rate"]
+    assert rates == pytest.approx([0.1, 0.02, 0.3 * 0.04, 0.02 * 0.3], rel=1e-5)
+
+
 def test_the_state_that_a_resume_loses_is_named(capfd):
     first, second = Counts(), Counts()
     options = {**DATA, "model_dir": "run"}
