@@ -12,7 +12,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -196,15 +196,18 @@ class SupervisedTask(base_task.Task):
         """Model Garden's step, or the model's own."""
         if not self._own:
             return super().validation_step(inputs, model, metrics)
-        return self._logged(self._own.test(inputs, model), metrics)
+        logs = self._own.test(inputs, model)
+        weight = logs[own_steps.LOSS].weight
+        more = {} if weight is None else {"weight": weight}
+        return self._logged(logs, metrics) | more
 
     @tf.autograph.experimental.do_not_convert
-    def _logged(self, logs: Any, metrics: Any) -> Any:
+    def _logged(self, logs: Mapping[str, own_steps.Value], metrics: Any) -> dict[str, Any]:
         """Updates metrics from the values that a model's own step returned."""
         for metric in metrics or ():
-            if metric.name in logs:
-                metric.update_state(logs[metric.name])
-        return {self.loss: logs[own_steps.LOSS]}
+            if each := logs.get(metric.name):
+                metric.update_state(each.value, each.weight)
+        return {self.loss: logs[own_steps.LOSS].value}
 
     @tf.autograph.experimental.do_not_convert
     def build_losses(

@@ -214,6 +214,34 @@ def losses_recorded(model: Any) -> Iterator[list[tf.Tensor]]:
         object.__delattr__(model, "compute_loss")
 
 
+@contextlib.contextmanager
+def results_recorded(metrics: Sequence[Any]) -> Iterator[list[tuple[Any, Any]]]:
+    """A context that yields a list of metrics and what their `result` returns inside it."""
+    found: list[tuple[Any, Any]] = []
+    before = [(metric, vars(metric).get("result")) for metric in metrics]
+
+    def recorded(metric: Any) -> Callable[[], Any]:
+        method = metric.result
+
+        def result() -> Any:
+            value = method()
+            found.append((metric, value))
+            return value
+
+        return result
+
+    for metric in metrics:
+        object.__setattr__(metric, "result", recorded(metric))
+    try:
+        yield found
+    finally:
+        for metric, own in before:
+            if own is None:
+                object.__delattr__(metric, "result")
+            else:
+                object.__setattr__(metric, "result", own)
+
+
 def compile_arguments(model: tf_keras.Model) -> dict[str, Any] | None:
     """Returns the loss, metrics and weights given to `compile`, or None without `compile`."""
     loss: Any = getattr(model, "compiled_loss", None)

@@ -4,8 +4,8 @@ Such a model computes its own loss and metrics, and applies its own gradients. T
 the configured optimizer, and averages the values that its steps return.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 import tf_keras
@@ -15,6 +15,20 @@ from runner.internals import tensorflow as tf_internals
 from runner.models import compiled, copies, keras3
 
 LOSS = "loss"
+
+
+class Value(NamedTuple):
+    """A value that a step returns.
+
+    Attributes:
+        value: A scalar.
+        weight: If it is the result of a Mean for this batch, the weight of the batch.
+        mean: That Mean, or None for any other value, which the model may have accumulated.
+    """
+
+    value: tf.Tensor
+    weight: tf.Tensor | None = None
+    mean: Any = None
 
 
 class OwnSteps:
@@ -28,6 +42,7 @@ class OwnSteps:
         self._model = model
         self._train_step = tf_internals.converted(model.train_step)
         self._test_step = tf_internals.converted(model.test_step)
+        self._returned: dict[bool, Sequence[Any]] = {}  # by whether it trains: the Means
 
     @property
     def can_test(self) -> bool:
@@ -35,7 +50,7 @@ class OwnSteps:
         return copies.has_call(self._model) or "test_step" in compiled.overridden(self._model)
 
     @tf.autograph.experimental.do_not_convert
-    def train(self, batch: Any, optimizer: tf_keras.optimizers.Optimizer) -> Mapping[str, Any]:
+    def train(self, batch: Any, optimizer: tf_keras.optimizers.Optimizer) -> Mapping[str, Value]:
         """Trains on a batch of one replica. Returns the logs of `train_step`, with a `loss`.
 
         Args:
@@ -44,10 +59,10 @@ class OwnSteps:
         """
         given = _ForKeras3(optimizer) if keras3.is_keras3(self._model) else optimizer
         with keras_internals.optimizer_replaced(self._model, given):
-            return self._logs(self._train_step, batch)
+            return self._logs(self._train_step, batch, training=True)
 
     @tf.autograph.experimental.do_not_convert
-    def test(self, batch: Any, model: Any) -> Mapping[str, Any]:
+    def test(self, batch: Any, model: Any) -> Mapping[str, Value]:
         """Evaluates a batch of one replica. Returns the logs of `test_step`, with a `loss`.
 
         Args:
@@ -55,9 +70,9 @@ class OwnSteps:
             model: The trained model, or an object that computes its outputs in its place.
         """
         if isinstance(model, tf_keras.Model):
-            return self._logs(self._test_step, batch)
+            return self._logs(self._test_step, batch, training=False)
         with keras_internals.call_replaced(self._model, model):
-            return self._logs(self._test_step, batch)
+            return self._logs(self._test_step, batch, training=False)
 
     def metrics(self, specs: Any, *, training: bool) -> list["Logged"]:
         """Traces a step, and returns a metric for each value that it returns in addition to a loss.
@@ -66,48 +81,67 @@ class OwnSteps:
             specs: The specification of a batch.
             training: Whether to trace `train_step`. It uses an optimizer that is then dropped.
         """
-        names: list[str] = []
+        found: dict[str, Value] = {}
         optimizer = tf_keras.optimizers.SGD(0.0)
         trained = self._model.trainable_variables
         optimizer.build([each.value if _is_keras3(each) else each for each in trained])
 
         def step(*batch: Any) -> None:
-            logs = self.train(batch, optimizer) if training else self._logs(self._test_step, batch)
-            names.extend(name for name in logs if name != LOSS)
+            if training:
+                found.update(self.train(batch, optimizer))
+            else:
+                found.update(self._logs(self._test_step, batch, training=False))
 
         run = tf.distribute.get_strategy().run
         tf.function(lambda *batch: run(step, args=batch), autograph=False).get_concrete_function(
             *specs
         )
-        means = {metric.name for metric in self._metrics() if _is_mean(metric)}
-        names = list(dict.fromkeys(names))
-        held = [metric for metric in self._metrics() if not _is_mean(metric)]
-        made = [Logged(name, is_mean=name in means) for name in names]
+        returned = {id(each.mean): each.mean for each in found.values() if each.mean is not None}
+        self._returned[training] = list(returned.values())
+        held = [metric for metric in self._metrics() if id(metric) not in returned]
+        made = [
+            Logged(name, is_mean=each.mean is not None)
+            for name, each in found.items()
+            if name != LOSS
+        ]
         if made and held:
             made[0].hold(held)
         return made
-
-    def _reset_means(self) -> None:
-        """Resets the model's means, so that its logs have the values of single batches."""
-        for metric in self._metrics():
-            if _is_mean(metric):
-                metric.reset_state()
 
     def _metrics(self) -> Iterator[Any]:
         """Yields the model's metrics, also those within the containers of Keras 3."""
         for metric in self._model.metrics:
             yield from getattr(metric, "metrics", None) or [metric]
 
-    def _logs(self, step: Callable[[Any], Any], batch: Any) -> dict[str, Any]:
-        """Runs a step, and adds a `loss` to its logs if they have none."""
-        self._reset_means()
-        with keras_internals.losses_recorded(self._model) as computed:
+    def _logs(self, step: Callable[[Any], Any], batch: Any, *, training: bool) -> dict[str, Value]:
+        """Runs a step, and adds a `loss` to its logs if they have none.
+
+        Means that it returns are reset before, so that they have the values of single batches.
+        """
+        means = self._returned.get(training)
+        if means is None:  # the first trace shows which ones it returns
+            means = [metric for metric in self._metrics() if _is_mean(metric)]
+        for metric in means:
+            metric.reset_state()
+        with (
+            keras_internals.losses_recorded(self._model) as computed,
+            keras_internals.results_recorded(means) as results,
+        ):
             logs = step(_data(batch))
         found = dict(_flat(logs))
         if LOSS not in found:
             parts = [value for name, value in found.items() if name.endswith(LOSS)]
             found[LOSS] = tf.add_n(parts or computed or list(found.values())[:1])
-        return {name: tf.reduce_mean(tf.cast(each, tf.float32)) for name, each in found.items()}
+        owners = {id(result): metric for metric, result in results}
+        return {name: _value(each, owners.get(id(each))) for name, each in found.items()}
+
+
+def _value(value: Any, mean: Any) -> Value:
+    scalar = tf.reduce_mean(tf.cast(value, tf.float32))
+    if mean is None:
+        return Value(scalar)
+    count = mean.count.value if _is_keras3(mean.count) else mean.count
+    return Value(scalar, tf.cast(count, tf.float32), mean)
 
 
 class Network(tf_keras.Model):

@@ -130,6 +130,60 @@ def test_a_resume_is_bit_exact(made):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.parametrize("name", ["tf_keras", "keras"])
+def test_values_of_own_steps_are_those_of_keras_whatever_their_weights_and_names(name, tmp_path):
+    keras = importlib.import_module(name)
+
+    class Network(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.dense = keras.layers.Dense(1, kernel_initializer="ones")
+            self.plain = keras.metrics.Mean("tracker")  # logged by another name
+            self.masked = keras.metrics.Mean("masked")
+            self.each = keras.metrics.Mean("each")
+            self.root = keras.metrics.Mean("root")
+
+        def call(self, x):
+            return self.dense(x)
+
+        def train_step(self, data):
+            return self.test_step(data)
+
+        def test_step(self, data):
+            x, _ = data
+            value = tf.abs(self(x))
+            self.plain.update_state(tf.reduce_mean(value))
+            self.masked.update_state(value, sample_weight=tf.cast(x >= 3, tf.float32))
+            self.each.update_state(value)
+            self.root.update_state(value)
+            return {
+                "loss": self.masked.result(),
+                "value": self.plain.result(),
+                "each": self.each.result(),
+                "root": tf.sqrt(self.root.result()),
+            }
+
+    x = np.arange(12, dtype=np.float32)[:, None]
+    given = {"x": x, "y": x, "batch_size": 4, "shuffle": False, "validation_data": (x, x)}
+    given |= {"validation_batch_size": 8, "verbose": 0}
+    models = [Network() for _ in range(2)]
+    for model in models:
+        model(x[:1])
+        model.compile("sgd")
+    expected = models[0].fit(**given).history
+    found = runner.fit(models[1], **given, model_dir=tmp_path).history
+    names = (
+        "value",
+        "each",
+        "root",
+        *(f"val_{each}" for each in ("loss", "value", "each", "root")),
+    )
+    assert {each: found[each] for each in names} == {
+        each: pytest.approx(expected[each]) for each in names
+    }
+    assert found["val_loss"] == pytest.approx([7.0])
+
+
 def test_the_model_stays_compiled_and_scores_what_the_history_says(made):
     _, _, model, _, results = made
     scores = model.evaluate(*DATA["validation_data"], verbose=0, return_dict=True)
