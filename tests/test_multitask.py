@@ -213,13 +213,13 @@ def test_mistakes_are_named_before_anything_is_built(tmp_path, change, word):
 
 
 def test_a_list_in_yaml_overrides_the_tasks_one_by_one():
-    lists = {"task": {"task_routines": [{"eval_steps": 1}, {"task_config": {"examples": 24}}]}}
+    lists = {"task": {"task_routines": [{"eval_steps": -1}, {"task_config": {"examples": 24}}]}}
     made = runner.load(experiment="toy/both", overrides=[yaml.safe_dump(lists)])
     highest, lowest = made.task.task_routines
-    assert (highest.eval_steps, lowest.eval_steps) == (1, 2)
+    assert (highest.eval_steps, lowest.eval_steps) == (-1, 2)
     assert lowest.task_config.examples == 24
     assert isinstance(lowest.task_config, toy_multitask.LowestConfig)
-    assert [each.steps for each in made.run.evaluation_sets] == [1, 2]
+    assert [each.steps for each in made.run.evaluation_sets] == [0, 2]  # 0: all
     assert made.run.evaluation_sets[1].task.examples == 24
 
 

@@ -81,9 +81,10 @@ def evaluation_set(name: str, task: cfg.TaskConfig, steps: int | None) -> Evalua
     Args:
         name: The task's name.
         task: The task's config.
-        steps: How many batches are evaluated. None uses as many as the validation data have.
+        steps: How many batches are evaluated. None or -1 evaluates all of the validation data.
     """
-    return EvaluationSetConfig(name=name, task=task, data=_evaluated_data(task), steps=steps or 0)
+    steps = max(steps or 0, 0)
+    return EvaluationSetConfig(name=name, task=task, data=_evaluated_data(task), steps=steps)
 
 
 def _evaluated_data(task: cfg.TaskConfig) -> cfg.DataConfig:

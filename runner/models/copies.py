@@ -245,15 +245,22 @@ def build(model: Any, example: Any) -> None:
     Raises:
         ConfigError: it cannot be called with them.
     """
+    two = tf.nest.map_structure(_doubled, example)
     try:
-        for size in (1, 2):
-            model(tf.nest.map_structure(lambda part, size=size: tf.repeat(part, size, 0), example))
+        for batch in (example, two):
+            model(batch)
     except Exception as error:
         shapes = tf.nest.map_structure(lambda part: list(part.shape), example)
         said = keras_internals.misfit(error) or user_code.summary(error)
         if "Cast string to" in str(error):
             said = STRINGS
         raise ConfigError(f"the model cannot be called with x of shape {shapes}: {said}") from error
+
+
+def _doubled(part: Any) -> Any:
+    if isinstance(part, tf.SparseTensor):
+        return tf.sparse.concat(0, [part, part])
+    return tf.concat([part, part], 0)
 
 
 def copy_weights(source: Any, target: Any) -> None:

@@ -91,7 +91,7 @@ class TrainStep:
 
         def replica_step(inputs: Any) -> tf.Tensor:
             logs = task_step(
-                inputs,
+                tf.nest.map_structure(_with_known_shape, inputs),
                 model=trainer.model,
                 optimizer=trainer.optimizer,
                 metrics=trainer.train_metrics,
@@ -118,6 +118,20 @@ class TrainStep:
                 bounded |= self._trainer.global_step < begin
             sound &= bounded
         return sound if loss.shape.rank == 0 else tf.reduce_all(sound)
+
+
+def _with_known_shape(part: Any) -> Any:
+    """Returns a part of a batch whose shape layers can read.
+
+    The dense shape of a sparse argument of a function is a tensor, which hides the known sizes.
+    """
+    if not isinstance(part, tf.SparseTensor):
+        return part
+    sizes = [
+        part.dense_shape[axis] if size is None else tf.constant(size, tf.int64)
+        for axis, size in enumerate(part.shape)
+    ]
+    return tf.SparseTensor(part.indices, part.values, tf.stack(sizes))
 
 
 def _created_at_once(creator: Callable[..., tf.Variable], **options: Any) -> tf.Variable:

@@ -312,6 +312,33 @@ def test_sparse_data_train_like_dense_ones(library, form):
     assert of_sparse["metrics"] == pytest.approx(of_dense["metrics"], rel=1e-5)
 
 
+SUBCLASSED = {
+    "ragged": tf.ragged.constant([[1.0, 2.0], [3.0]] * 8, ragged_rank=1),
+    "sparse": tf.sparse.from_dense(np.eye(16, 4, dtype=np.float32)),
+}
+
+
+@pytest.mark.parametrize("kind", SUBCLASSED)
+def test_a_subclass_that_is_not_built_trains_on_ragged_and_sparse_data(kind):
+    class Network(tf_keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.dense = tf_keras.layers.Dense(1, kernel_initializer="ones")
+
+        def call(self, x):
+            if kind == "sparse":
+                return self.dense(tf.sparse.to_dense(x))
+            return self.dense(tf.reduce_mean(x, 1, keepdims=True))
+
+    given = {"x": SUBCLASSED[kind], "y": np.zeros((16, 1)), "batch_size": 8, "shuffle": False}
+    models = Network(), Network()
+    for model in models:
+        model.compile("sgd", "mse")
+    expected = models[0].fit(**given, epochs=2, verbose=0).history["loss"]
+    found = runner.fit(models[1], **given, epochs=2, model_dir="run").history["loss"]
+    assert found == pytest.approx(expected, rel=1e-5)
+
+
 def test_ragged_data_keep_their_rows():
     ragged = tf.ragged.constant([[1.0] * (1 + n % 4) for n in range(20)])
     inputs = tf_keras.Input((None,), ragged=True)
