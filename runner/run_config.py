@@ -209,7 +209,7 @@ class TestConfig(base_config.Config):
     data: cfg.DataConfig | None = setting(
         None, "The test data, passed to the task's `build_inputs`. None: no test."
     )
-    last: bool = setting(False, "Whether to also test the last weights.")
+    last: bool = setting(False, "Whether to also test the last weights.", read="elsewhere")
     at_end: bool = setting(
         True,
         "Whether to run the test when training has ended. If not, `--mode=eval --data=test` "
@@ -384,7 +384,8 @@ class EpochsConfig(base_config.Config):
     )
     boundary_shares: tuple[float, ...] = setting(
         (),
-        "Like `boundaries`, as fractions of the training's length in epochs or in steps.",
+        "Like `boundaries`, as fractions of the training's length in epochs or in steps. The steps "
+        "are rounded up if that length is given in steps.",
         stands_for=f"{_SCHEDULE}.boundaries",
     )
     stopping_from: float = setting(
@@ -776,8 +777,8 @@ class RunConfig(base_config.Config):
     )
     max_bad_examples: int = setting(
         0,
-        "Maximum number of damaged examples of indexed training data to skip. The next intact "
-        "example replaces each of them. One more ends the run.",
+        "Maximum number of damaged examples of indexed training data that one attempt skips. The "
+        "next intact example replaces each of them. One more ends the run.",
         allowed=SIZE,
     )
     recheck_every: int = setting(
@@ -793,6 +794,7 @@ class RunConfig(base_config.Config):
         "continues from the newest checkpoint, and ends the run if the same step fails again.",
         allowed=one_of("stop", "roll_back"),
         resume=REPORTS,
+        read="elsewhere",
     )
     async_checkpoints: bool = setting(
         True, "Whether training continues while checkpoints are written.", resume=REPORTS
@@ -975,7 +977,8 @@ class RunConfig(base_config.Config):
     limit_train: int = setting(
         0,
         "For quick checks, training repeats the first N batches of the run, where N is this "
-        "value. 1 overfits one batch. An epoch then has N batches. 0: no limit.",
+        "value. 1 overfits one batch. An epoch then has N batches, or all examples if these are "
+        "fewer. 0: no limit.",
         allowed=SIZE,
     )
     limit_evaluation: int = setting(

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from official.core import config_definitions as cfg
+from official.modeling import optimization
 from official.modeling.hyperparams import base_config
 
 from runner.configuration.settings import (
@@ -23,6 +24,7 @@ from runner.configuration.settings import (
     PACE,
     REPORTS,
     ROLLBACKS,
+    SIZE,
     Setting,
     number,
     one_of,
@@ -68,7 +70,7 @@ OFFICIAL: Mapping[type, Mapping[str, Setting]] = {
             resume=ROLLBACKS,
         ),
         "recovery_begin_steps": Setting(
-            "The loss may be above `loss_upper_bound` up to this step.", resume=ROLLBACKS
+            "The loss may be above `loss_upper_bound` before this step.", resume=ROLLBACKS
         ),
         "recovery_max_trials": Setting(
             "Maximum number of rollbacks of a diverged run. 0: the run ends at once. Negative: the "
@@ -101,6 +103,10 @@ OFFICIAL: Mapping[type, Mapping[str, Setting]] = {
         ),
         _DEVICES,
     ),
+    optimization.EMAConfig: {
+        "average_decay": Setting(allowed=number(at_least=0, at_most=1)),
+        "start_step": Setting(allowed=SIZE),
+    },
     cfg.TaskConfig: {
         "init_checkpoint": Setting("A checkpoint to start from.", read="elsewhere"),
         "train_data": Setting("The training data."),

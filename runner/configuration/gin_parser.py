@@ -331,7 +331,7 @@ def _meaning(line: str, error: str, source: Source) -> str:
     if equals and not value:
         return f"{key} has no value"
     if word and word.lower() in _LITERALS:
-        return f"write {_LITERALS[word.lower()]} for {word}"
+        return f"write {_LITERALS[word.lower()]} for {word}, or '{word}' in quotes for a string"
     if word and not word[0].isdigit():
         quoted = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", f'"{word}"', value, count=1)
         shell = "" if source.is_file else f"; in a shell, '--gin.{key}={quoted}'"

@@ -190,6 +190,8 @@ def _choices(experiment: cfg.ExperimentConfig, *, trains: bool) -> Iterator[Inva
     options = experiment.trainer.optimizer_config
     optimizer, ema = options.optimizer, options.ema
     kind = optimizer_factory.LEGACY_OPTIMIZERS_CLS.get(optimizer.type)
+    if optimizer.type == "adafactor":  # that of `runner.models.adafactor`
+        return
     if isinstance(kind, str):
         needs = "is named by tf-models-official, but has no implementation there"
         yield Invalid(f"{optimization}.optimizer", optimizer, "type", needs)

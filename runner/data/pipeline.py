@@ -94,6 +94,11 @@ def training(
     options = _options(data, threads)
     with order.recorded() as kept.placements:
         dataset = kept.spare(lambda: _distributed(task, made.build, options, made.is_read_on_host))
+    if max_bad_examples and not kept.placements:
+        raise ConfigError(
+            f"RunConfig.max_bad_examples = {max_bad_examples} has no effect: the task does not "
+            "read its training data from a runner.inputs.source or from indexed records"
+        )
     for placement in kept.placements:
         placement.source.max_faults = max_bad_examples
     is_whole = not reading.skipped and not made.records

@@ -147,10 +147,8 @@ class Evaluation:
 
     def _is_among(self, each: evaluation_sets.EvaluationSet, names: Collection[str]) -> bool:
         """Whether one of these names is a metric of this set."""
-        others = tuple(other.prefix for other in self._sets if other.prefix)
-        if each.prefix:
-            return any(name.startswith(each.prefix) for name in names)
-        return any(not name.startswith(others) for name in names)
+        prefixes = [other.prefix for other in self._sets]
+        return any(evaluation_sets.prefix_of(name, prefixes) == each.prefix for name in names)
 
     def _evaluate(self, each: evaluation_sets.EvaluationSet) -> evaluator.Logs:
         if each.dataset is not None:

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -146,8 +146,7 @@ class Due:
         return row if len(due) == len(row.metrics) else dataclasses.replace(row, metrics=due)
 
     def _is_due(self, step: int, name: str) -> bool:
-        prefix = max((each for each in self.intervals if name.startswith(each)), key=len)
-        return self.grid.due(step, self.intervals[prefix])
+        return self.grid.due(step, self.intervals[prefix_of(name, self.intervals)])
 
 
 def dataset(
@@ -190,6 +189,12 @@ def metric_names(
     """
     sets = config.run.evaluation_sets
     prefixes = ["", *map(prefix, sets)] if multitask.evaluates_own(config) else []
+    for name in sorted(set(names)) if prefixes else ():
+        if taken := prefix_of(name, prefixes):
+            raise ConfigError(
+                f"EvaluationSetConfig.prefix = {taken!r}: the validation metric {name} begins with "
+                "it; choose another prefix"
+            )
     every = [_name(name, each) for each in prefixes for name in set(names)]
     every += [
         prefix(each) + name
@@ -208,6 +213,11 @@ def metric_names(
 def prefix(each: EvaluationSetConfig) -> str:
     """The prefix of a set's metric names."""
     return each.prefix or f"{each.name}/"
+
+
+def prefix_of(name: str, prefixes: Iterable[str]) -> str:
+    """The prefix of a metric's name in a row. Empty for the validation data."""
+    return max((each for each in prefixes if name.startswith(each)), key=len, default="")
 
 
 def _name(metric: str, prefix: str) -> str:

@@ -883,6 +883,18 @@ WRONG_RUN = {
         "run.test.data.global_batch_size 0 1",
     ),
     "a test of nothing": (["TestConfig.last = True"], "effect TestConfig.data"),
+    "a mean of nothing": (["WeightMeanConfig.every = 5"], "effect WeightMeanConfig.last"),
+    "two seeds of the data": (
+        ["RunConfig.data_seed = 6", "train/shapes.DataConfig.seed = 5"],
+        "effect train_data.seed 5",
+    ),
+    "a decay above 1": (
+        [
+            "OptimizationConfig.ema = @optimizer_config.EMAConfig()",
+            "optimizer_config.EMAConfig.average_decay = 2.0",
+        ],
+        "average_decay 2.0 1",
+    ),
     "a section misspelt": (
         ["EarlyStopingConfig.patience = 3"],
         "mean EarlyStoppingConfig",

@@ -15,6 +15,7 @@ from PIL import Image
 from pyarrow import csv
 from wording import saying
 
+import runner
 from runner import inputs
 from runner.data.sources import tables
 from runner.errors import ConfigError, RunnerError
@@ -535,3 +536,10 @@ def test_classes_without_images_keep_their_numbers_and_hidden_folders_have_none(
     source = inputs.source(str(tmp_path))
     assert source.classes == ["cat", "dog", "fox"]
     assert source.read(np.arange(2))["label"].tolist() == [0, 2]
+
+
+def test_a_number_of_bad_examples_is_refused_for_data_that_are_no_source(tmp_path):
+    folder = str(tmp_path / "run")
+    given = ["TrainerConfig.train_steps = 2", "RunConfig.max_bad_examples = 2"]
+    with pytest.raises(ConfigError, match=saying("RunConfig.max_bad_examples 2 effect")):
+        runner.run(runner.load("digits.gin", given), folder, "train")

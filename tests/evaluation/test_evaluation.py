@@ -445,6 +445,20 @@ def test_a_prefix_that_gives_two_metrics_one_name_is_refused(tmp_path):
     assert not list(tmp_path.glob("ckpt-*"))
 
 
+@pytest.mark.parametrize("prefix", ["val", "acc"])
+def test_a_prefix_that_a_validation_metric_begins_with_is_refused(tmp_path, prefix):
+    with pytest.raises(ConfigError, match=saying(f"EvaluationSetConfig.prefix '{prefix}'")):
+        runner.run(experiment(evaluated_on("a", prefix=prefix)), tmp_path, "train_and_eval")
+
+
+def test_sets_whose_prefixes_begin_alike_are_all_evaluated_at_the_end(tmp_path):
+    sets = evaluated_on("a", prefix="x_y_"), evaluated_on("b", prefix="x_", interval=1000)
+    stop = [lambda _: "enough"]
+    runner.run(experiment(*sets), tmp_path, "train_and_eval", train_actions=stop)
+    names = {name for row in rows(tmp_path) for name in row["metrics"]}
+    assert {"accuracy", "x_y_accuracy", "x_accuracy"} <= names
+
+
 def test_a_metric_called_loss_cannot_be_told_from_a_sets_loss(tmp_path, monkeypatch):
     metrics = [tf_keras.metrics.Mean("loss")]
     monkeypatch.setattr(toy.ToyTask, "build_metrics", lambda self, training: metrics)

@@ -21,6 +21,7 @@ from schedules_of_official import (
     scheduled,
 )
 
+import runner
 from runner.models import learning_rate, optimizer, weight_averages
 
 # Official names it and ships no code for it; a configuration with it is refused.
@@ -249,3 +250,8 @@ def test_adafactor_is_that_of_the_paper(shape):
 def test_what_official_does_not_implement_is_still_not_implemented(kind):
     with pytest.raises(TypeError):
         build(config(kind))
+
+
+def test_adafactor_trains_from_a_configuration_file(tmp_path):
+    given = ["OptimizerConfig.type = 'adafactor'", "TrainerConfig.train_steps = 2"]
+    assert runner.run(runner.load("digits.gin", given), tmp_path, "train")["step"] == 2
