@@ -201,9 +201,9 @@ def _without_effect(experiment: cfg.ExperimentConfig) -> Iterator[Invalid]:
     if mean.every and not (mean.last or mean.from_step):
         needs = "has no effect without WeightMeanConfig.last or from_step"
         yield Invalid("run.weight_mean", mean, "every", needs)
-    if run.data_seed >= 0 and getattr(experiment.task.train_data, "seed", None) is not None:
-        needs = f"has no effect, because train_data.seed = {experiment.task.train_data.seed}"
-        yield Invalid("run", run, "data_seed", needs)
+    seed = getattr(getattr(experiment.task, "train_data", None), "seed", None)
+    if run.data_seed >= 0 and seed is not None:
+        yield Invalid("run", run, "data_seed", f"has no effect, because train_data.seed = {seed}")
     if run.test.last and run.test.data is None:
         yield Invalid("run.test", run.test, "last", "has no effect without TestConfig.data")
 
