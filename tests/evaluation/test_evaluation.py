@@ -454,7 +454,7 @@ def test_a_prefix_that_a_validation_metric_begins_with_is_refused(tmp_path, pref
 def test_sets_whose_prefixes_begin_alike_are_all_evaluated_at_the_end(tmp_path):
     sets = evaluated_on("a", prefix="x_y_"), evaluated_on("b", prefix="x_", interval=1000)
     stop = [lambda _: "enough"]
-    runner.run(experiment(*sets), tmp_path, "train_and_eval", train_actions=stop)
+    runner.run(experiment(*sets), tmp_path, "train_and_eval", eval_actions=stop)
     names = {name for row in rows(tmp_path) for name in row["metrics"]}
     assert {"accuracy", "x_y_accuracy", "x_accuracy"} <= names
 
