@@ -11,6 +11,8 @@ from runner.configuration import typecheck, yaml_files
 from runner.core import spelling, text
 from runner.errors import ConfigError
 
+_FURTHER = "run."  # where data for the task are configured outside it
+
 
 def apply(experiment: base_config.Config, layer: yaml_files.Layer) -> dict[str, str]:
     """Overrides values of `experiment`, which is not locked, with those of `layer`.
@@ -60,7 +62,7 @@ class _Overriding:
             if name not in fields and (fields or type(section) is not base_config.Config):
                 meant = spelling.did_you_mean(name, fields) or spelling.elsewhere(name)
                 self._refuse(below, f"{type(section).__name__} has no {text.quoted(name)}{meant}")
-            elif _is_section(known) and isinstance(value, Mapping):
+            elif _is_section(known, below) and isinstance(value, Mapping):
                 self.override(known, value, below)
             elif _are_routines(known, value):
                 for index, (routine, values_of_it) in enumerate(zip(known, value, strict=True)):
@@ -89,7 +91,7 @@ class _Overriding:
             return None
 
     def _section(self, kind: type[base_config.Config], path: str) -> base_config.Config | None:
-        kind = self._data if kind is cfg.DataConfig else kind
+        kind = self._data if kind is cfg.DataConfig and path.startswith(_FURTHER) else kind
         try:
             return kind()
         except Exception as error:  # a constructor may raise any exception
@@ -112,10 +114,11 @@ def _data_class(experiment: base_config.Config) -> type[cfg.DataConfig]:
     return cfg.DataConfig
 
 
-def _is_section(known: Any) -> bool:
-    """Returns whether a field has a config to override. Untouched general data are replaced."""
-    untouched = type(known) is cfg.DataConfig and known.as_dict() == cfg.DataConfig().as_dict()
-    return isinstance(known, base_config.Config) and not untouched
+def _is_section(known: Any, path: str) -> bool:
+    """Returns whether a field has a config to override, and not only a default to replace."""
+    may_be_default = type(known) is cfg.DataConfig and path.startswith(_FURTHER)
+    is_default = may_be_default and known.as_dict() == cfg.DataConfig().as_dict()
+    return isinstance(known, base_config.Config) and not is_default
 
 
 def _are_routines(known: Any, value: Any) -> bool:

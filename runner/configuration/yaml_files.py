@@ -278,7 +278,7 @@ def _value(text: str, place: str) -> Any:
         raise ConfigError(f"{place}: {error}") from error
     except (yaml.YAMLError, ValueError) as error:
         raise ConfigError(
-            f'{place}: {words.quoted(text)} is not a value; put text with such characters in "..."'
+            f"{place}: {words.quoted(text)} is not a value in YAML; put such text in double quotes"
         ) from error
 
 

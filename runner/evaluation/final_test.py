@@ -1,5 +1,7 @@
 """Tests the best weights once at the end of a run."""
 
+import contextlib
+import functools
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -59,7 +61,6 @@ class FinalTest:
     ) -> None:
         data = config.run.test.data
         self._config = config
-        self._data = made_of.digest(data)
         self._evaluator = built
         self._dataset = evaluation_sets.dataset(config, built.task, data, "TestConfig.data")
         self._folder = folder
@@ -93,6 +94,13 @@ class FinalTest:
             for weights, row in tested.items()
         }
 
+    @functools.cached_property
+    def _data(self) -> str:
+        """Identifies the test data. Empty if their files cannot be listed."""
+        with contextlib.suppress(OSError):
+            return made_of.digest(self._config.run.test.data)
+        return ""
+
     def _too_early(self) -> str:
         """Explains the missing best checkpoint, if all evaluations were too early for one."""
         first = self._config.run.retention.from_step
@@ -104,7 +112,7 @@ class FinalTest:
         key = (step, weights, restore.step_of(path))
         for row in self._rows.of(records.Test):
             if (row.step, row.weights, row.tested) == key:
-                if row.data not in ("", self._data):
+                if row.data and self._data not in ("", row.data):
                     console.say(
                         "TestConfig.data or its files have changed since the recorded test; to "
                         "test again, use --mode=eval --data=test with another EvaluatorConfig.name"

@@ -47,7 +47,7 @@ def _check(job: Job) -> None:
     mounts = manifest.mounts(job)
     if len(mounts) < len(config.volumes):
         raise ConfigError(
-            f"LaunchConfig.volumes = {config.volumes!r}: two volumes have the same path in the pod"
+            f"LaunchConfig.volumes = {config.volumes!r}: two volumes are mounted at the same path"
         )
     if job.folder and not any(job.folder.is_relative_to(path) for path in mounts):
         there = f" (mounted: {', '.join(mounts)})" if mounts else ""

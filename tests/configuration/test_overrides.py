@@ -90,6 +90,18 @@ def test_further_data_are_of_the_class_of_the_tasks_own():
     assert root.run.test.data == Data(subset="rain_1", is_training=False)
 
 
+@dataclasses.dataclass
+class PlainTrainData(cfg.TaskConfig):
+    train_data: cfg.DataConfig = dataclasses.field(default_factory=cfg.DataConfig)
+    validation_data: Data = dataclasses.field(default_factory=Data)
+
+
+def test_data_of_the_task_keep_their_own_class():
+    root, _ = put("{task: {train_data: {seed: 3}}}", WithData(task=PlainTrainData()))
+    assert type(root.task.train_data) is cfg.DataConfig
+    assert root.task.train_data.seed == 3
+
+
 def test_a_free_section_takes_any_name():
     root, _ = put("{free: {a: 1, b: {c: [x]}}}")
     assert root.free.as_dict() == {"a": 1, "b": {"c": ["x"]}}

@@ -70,6 +70,16 @@ def test_the_best_weights_are_tested_once_and_not_again(tmp_path, trained, capsy
     says(capsys.readouterr().err, "TestConfig.data changed EvaluatorConfig.name")
 
 
+def test_test_data_whose_files_cannot_be_listed_do_not_stop_the_test(tmp_path, trained):
+    config = experiment()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "gone").symlink_to(tmp_path / "nowhere")
+    config.run.test.data = config.run.test.data.replace(input_path=str(tmp_path / "data"))
+    for _ in range(2):
+        _, rows = at_end(config, tmp_path, at=40)
+        assert [row.data for row in rows] == [""]
+
+
 def test_the_last_weights_too_where_that_is_asked_for(tmp_path, trained):
     results, rows = at_end(experiment(last=True), tmp_path, at=40)
     assert {weights: each["step"] for weights, each in results.items()} == {"last": 40, "best": 20}
