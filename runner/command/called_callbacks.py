@@ -144,10 +144,11 @@ class CalledCallbacks:
     def _before_loop(self) -> None:
         self._has_trained = True
         epoch = self._epoch_of(self._run.step)
-        if self._epoch != epoch:  # also after a rollback
+        is_start = self._run.step == self._start_of(epoch)
+        if is_start or self._epoch != epoch:  # also after a rollback
             self._epoch = epoch
             self._call("on_epoch_begin", epoch)
-            if self._run.step > self._start_of(epoch):  # resumed, with the rate that it had set
+            if not is_start:  # resumed, with the rate that it had set
                 self._run.state.undo_rate()
         if self.stepwise:
             self._call("on_train_batch_begin", self._run.step - self._start_of(epoch))

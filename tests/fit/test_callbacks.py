@@ -1,9 +1,11 @@
 """Callbacks of Keras in `runner.fit`: converted to settings, or called as Keras calls them."""
 
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
 import tf_keras
 
 import runner
@@ -319,6 +321,34 @@ def test_a_run_with_rates_of_a_callback_resumes_to_the_same_bits(kind, broken):
             setattr(Breaks, broken, breaks)
             fitted("resumed", Breaks())
     assert fitted("resumed") == whole
+
+
+def test_a_rollback_to_the_start_of_an_epoch_keeps_the_rate_that_it_began_with():
+    class Sets(tf_keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            optimizer = self.model.optimizer
+            optimizer.learning_rate = 0.9 * float(optimizer.learning_rate.numpy())
+
+    calls = []
+
+    def breaks_once(labels, outputs):
+        def factor():
+            calls.append(1)
+            return np.float32(math.nan if len(calls) == 8 else 1)  # in the third epoch
+
+        loss = tf_keras.losses.sparse_categorical_crossentropy(labels, outputs)
+        return loss * tf.numpy_function(factor, [], tf.float32)
+
+    model = network(tf_keras)
+    model.compile(tf_keras.optimizers.SGD(0.1), loss=breaks_once)
+    given = {name: DATA[name] for name in ("x", "y", "batch_size")}  # four steps an epoch
+    params = ["TrainerConfig.recovery_max_trials = 1", "TrainerConfig.steps_per_loop = 1"]
+    results = runner.fit(
+        model, callbacks=[Sets()], epochs=4, model_dir="run", gin_params=params, **given
+    )
+    assert len(runner.Run("run").reading.skipped) == 1
+    rates = results.history["learning_rate"]
+    assert rates == pytest.approx([0.1 * 0.9**n for n in range(1, 5)], rel=1e-5)
 
 
 def test_a_drop_applies_to_the_rate_that_a_callback_has_just_set():
